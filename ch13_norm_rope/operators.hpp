@@ -1,0 +1,31 @@
+#pragma once
+
+// The chapter's table of operators. Programs, JSON, tests, benchmarks and replay are driven by it:
+// adding an operator adds an entry here, and nothing elsewhere asks which operators there are.
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ch13_norm_rope/ledger.hpp"
+#include "common/problem.hpp"
+
+namespace opbook::ch13 {
+
+struct Operator {
+  std::string_view name;
+  std::vector<std::string_view> aliases;    ///< other names it answers to
+  std::vector<std::string_view> arguments;  ///< the fields of Arguments it takes, in printed order
+  Arguments defaults;                       ///< the book's
+  Case (*make_case)(const Arguments&, Convention);
+  /// The operator at one size, ready to run on the CPU; nullptr while it exists on paper only.
+  /// Throws ArgumentError as make_case does.
+  Problem (*make_problem)(const Arguments&);
+};
+
+std::span<const Operator> operators();
+
+/// The entry with that name or alias, or nullptr.
+const Operator* find_operator(std::string_view name);
+
+}  // namespace opbook::ch13

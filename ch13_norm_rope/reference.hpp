@@ -1,0 +1,42 @@
+#pragma once
+
+// The chapter's operators in double precision: plain, slow, obviously right, sharing nothing with
+// the implementations. Each function gives what an output should be and the derived tolerance.
+//
+// Notation of the derivations: u = 2^-24 is half an ulp of float32 (relative); g(n) is the bound of
+// a float32 sum of n terms in 32 lanes (verify.hpp, float32_sum_error). First-order errors add; a
+// square root halves them.
+
+#include <string>
+
+#include "ch13_norm_rope/rms_norm.hpp"
+#include "common/array.hpp"
+#include "common/verify.hpp"
+
+namespace opbook::ch13::reference {
+
+/// What one tensor should be.
+struct Reference {
+  Expected expected;
+  double tolerance_ulp = 0.5;
+};
+
+/// y = x * rsqrt(mean(x^2) + eps) * w, over the last dimension of x.
+Reference rms_norm(const Array& x, const Array& w, const RmsNormOptions& options);
+
+// One kernel of an unfused plan each. All round once, to the dtype of what they store.
+
+/// x^2, of x's shape.
+Reference square(const Array& x);
+/// Mean of each row.
+Reference row_mean(const Array& x);
+/// x + c, element by element, in float32.
+Reference add_scalar(const Array& x, double c);
+/// 1 / sqrt(x).
+Reference reciprocal_sqrt(const Array& x);
+/// x[i, :] * factor[i].
+Reference scale_rows(const Array& x, const Array& factor);
+/// x * (offset + w), w repeated for each row.
+Reference multiply_columns(const Array& x, const Array& w, int offset);
+
+}  // namespace opbook::ch13::reference

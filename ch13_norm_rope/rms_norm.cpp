@@ -1,0 +1,125 @@
+#include "ch13_norm_rope/rms_norm.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "common/checks.hpp"
+#include "common/replay.hpp"
+
+namespace opbook::ch13::cpu {
+namespace {
+
+template <class T>
+void check(Rows<const T> x, Row<const T> w, Rows<T> y, const RmsNormOptions& options) {
+  require_shape("y", y, x.rows(), x.cols);
+  require_size("w", w, x.cols);
+  require_distinct_rows("y", y);
+  require_no_partial_overlap("y", y, "x", x);
+  require_no_overlap("y", y, "w", contiguous_rows(w.data, 1, w.size));
+  if (!(options.eps >= 0 && std::isfinite(options.eps))) {
+    throw ArgumentError("eps: got " + std::to_string(options.eps) +
+                        "; allowed: a finite number, 0 or above");
+  }
+  if (options.weight_offset != 0 && options.weight_offset != 1) {
+    throw ArgumentError("weight_offset: got " + std::to_string(options.weight_offset) +
+                        "; allowed: 0, 1");
+  }
+}
+
+/// The vector [m] seen as m rows of one, for kernels that make one number of each row.
+template <class T>
+Rows<T> one_a_row(Row<T> vector) {
+  return contiguous_rows(vector.data, vector.size, 1);
+}
+/// The vector [m] seen as one row, for kernels that map it element by element.
+template <class T>
+Rows<T> one_row(Row<T> vector) {
+  return contiguous_rows(vector.data, 1, vector.size);
+}
+
+}  // namespace
+
+template <class Backend, class T>
+void rms_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
+                      Row<const std::type_identity_t<T>> w, Rows<T> y,
+                      const RmsNormIntermediates<T>& intermediates, const RmsNormOptions& options) {
+  check<T>(x, w, y, options);
+  const auto& [x2, mean, mean_eps, rstd, scaled] = intermediates;
+  const std::int64_t m = x.rows();
+  require_shape("x2", x2, m, x.cols);
+  require_size("mean", mean, m);
+  require_size("mean_eps", mean_eps, m);
+  require_size("rstd", rstd, m);
+  require_shape("scaled", scaled, m, x.cols);
+  if (m == 0 || x.cols == 0) return;
+  const float n = static_cast<float>(x.cols);
+  const float eps = options.eps;
+
+  backend.kernel("x2", x, x2, [=](auto& row, std::int64_t i) {
+    row.map(x2.row(i), [](auto v) { return v * v; }, x.row(i));
+  });
+  const Rows<const T> squares = x2;
+  backend.kernel("mean", squares, one_a_row(mean), [=](auto& row, std::int64_t i) {
+    row.store(mean, i, row.sum(squares.row(i), [](auto v) { return v; }) / n);
+  });
+  const Row<const float> means = mean;
+  backend.kernel("mean_eps", one_row(means), one_row(mean_eps), [=](auto& row, std::int64_t) {
+    row.map(mean_eps, [=](auto v) { return v + eps; }, means);
+  });
+  const Row<const float> means_eps = mean_eps;
+  backend.kernel("rstd", one_row(means_eps), one_row(rstd), [=](auto& row, std::int64_t) {
+    row.map(rstd, [](auto v) { return rsqrt(v); }, means_eps);
+  });
+  backend.kernel("scaled", x, scaled, [=](auto& row, std::int64_t i) {
+    const auto r = row.load(rstd, i);
+    row.map(scaled.row(i), [=](auto v) { return v * r; }, x.row(i));
+  });
+  const Rows<const T> normalised = scaled;
+  backend.kernel("y", normalised, y, [=](auto& row, std::int64_t i) {
+    if (options.weight_offset == 0) {
+      row.map(y.row(i), [](auto v, auto g) { return v * g; }, normalised.row(i), w);
+    } else {
+      row.map(y.row(i), [](auto v, auto g) { return v * (1.0f + g); }, normalised.row(i), w);
+    }
+  });
+}
+
+template <class Backend, class T>
+void rms_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
+              Row<const std::type_identity_t<T>> w, Rows<T> y, const RmsNormOptions& options) {
+  check<T>(x, w, y, options);
+  if (x.rows() == 0 || x.cols == 0) return;
+  const float n = static_cast<float>(x.cols);
+  const float eps = options.eps;
+
+  backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {
+    const auto rstd = rsqrt(row.sum(x.row(i), [](auto v) { return v * v; }) / n + eps);
+    const auto apply = [&](auto f) { row.map(y.row(i), f, x.row(i), w); };
+    const bool once = options.rounding == Rounding::once;
+    if (options.weight_offset == 0 && once) {
+      apply([=](auto v, auto g) { return v * rstd * g; });
+    } else if (options.weight_offset == 0) {
+      apply([=](auto v, auto g) { return round_through<T>(v * rstd) * g; });
+    } else if (once) {
+      apply([=](auto v, auto g) { return v * rstd * (1.0f + g); });
+    } else {
+      apply([=](auto v, auto g) { return round_through<T>(v * rstd) * (1.0f + g); });
+    }
+  });
+}
+
+#define OPBOOK_INSTANTIATE(Backend, T)                                                       \
+  template void rms_norm<Backend, T>(Backend&, Rows<const T>, Row<const T>, Rows<T>,         \
+                                     const RmsNormOptions&);                                 \
+  template void rms_norm_unfused<Backend, T>(Backend&, Rows<const T>, Row<const T>, Rows<T>, \
+                                             const RmsNormIntermediates<T>&,                 \
+                                             const RmsNormOptions&);
+OPBOOK_INSTANTIATE(Fast, float)
+OPBOOK_INSTANTIATE(Fast, float16)
+OPBOOK_INSTANTIATE(Fast, bfloat16)
+OPBOOK_INSTANTIATE(Metered, float)
+OPBOOK_INSTANTIATE(Metered, float16)
+OPBOOK_INSTANTIATE(Metered, bfloat16)
+#undef OPBOOK_INSTANTIATE
+
+}  // namespace opbook::ch13::cpu

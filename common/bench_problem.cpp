@@ -1,0 +1,95 @@
+#include "common/bench_problem.hpp"
+
+#include <string>
+
+#include "common/roofs.hpp"
+
+namespace opbook {
+namespace {
+
+/// The dtype of the largest output: what a converting copy has to round to.
+Dtype output_dtype(const Problem& problem) {
+  const Kernel& fused = problem.ledger.fused.kernels.back();
+  const Tensor* largest = &fused.writes.front();
+  for (const Tensor& tensor : fused.writes) {
+    if (tensor.bytes() > largest->bytes()) largest = &tensor;
+  }
+  return largest->dtype;
+}
+
+void add_replay(ResultRow& row, const std::vector<KernelCount>& kernels) {
+  std::int64_t read = 0, written = 0, refetched = 0, flops = 0, on_chip = 0;
+  for (const KernelCount& kernel : kernels) {
+    read += kernel.read_bytes();
+    written += kernel.write_bytes();
+    refetched += kernel.refetched_bytes();
+    flops += kernel.flops;
+    on_chip = std::max(on_chip, kernel.on_chip_bytes);
+  }
+  row.replay_read_bytes = read;
+  row.replay_write_bytes = written;
+  row.refetched_bytes = refetched;
+  row.replay_flops = flops;
+  row.on_chip_bytes = on_chip;
+}
+
+}  // namespace
+
+std::vector<ResultRow> bench_problem(const Problem& problem, Tensors& tensors,
+                                     std::int64_t llc_bytes, const TimingOptions& options) {
+  std::vector<ResultRow> rows;
+  Fast fast;
+  for (const PlanKind kind : both_plans) {
+    const Plan& plan = problem.plan(kind);
+    const std::int64_t bytes = plan.moved_bytes();
+    const bool converts = problem.dtype != Dtype::float32;
+    // The roofs move the fused plan's bytes, scaled below: the unfused plan's would need several
+    // times the memory.
+    const std::int64_t roof_bytes = problem.ledger.fused.moved_bytes();
+    const double scale = static_cast<double>(bytes) / static_cast<double>(roof_bytes);
+
+    std::vector<std::function<void()>> contenders{
+        [&] { problem.run(fast, kind, tensors); },
+        copy_roof(roof_bytes),
+    };
+    if (converts) {
+      contenders.push_back(converting_copy_roof(roof_bytes, problem.dtype, output_dtype(problem)));
+    }
+    CacheFlush flush(roof_bytes < 3 * llc_bytes ? llc_bytes : 0);
+    std::vector<std::vector<double>> samples = time_in_turn(contenders, [&] { flush(); }, options);
+    for (std::size_t roof = 1; roof < samples.size(); ++roof) {
+      for (double& sample : samples[roof]) sample *= scale;
+    }
+
+    ResultRow row;
+    row.op = problem.op;
+    row.shape = problem.shape;
+    row.dtype = name_of(problem.dtype);
+    row.plan = name_of(kind);
+    row.device = "cpu";
+    row.temperature = "cold";
+    row.bytes = bytes;
+    row.flops = plan.flops();
+    const Timing timing = summarise(samples[0]);
+    row.median_us = timing.median_us;
+    row.p25_us = timing.p25_us;
+    row.p75_us = timing.p75_us;
+    row.n = timing.n;
+    row.gb_per_s = static_cast<double>(bytes) / timing.median_us / 1e3;
+    const Bounded share = share_of_roof(samples[1], samples[0]);
+    row.share_of_roof = share.median;
+    row.share_lo = share.low;
+    row.share_hi = share.high;
+    if (converts) {
+      const Bounded converting = share_of_roof(samples[2], samples[0]);
+      row.share_of_converting_copy = converting.median;
+      row.share_of_converting_copy_lo = converting.low;
+      row.share_of_converting_copy_hi = converting.high;
+    }
+    add_replay(row, replay_problem(problem, kind, tensors));
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace opbook

@@ -1,0 +1,60 @@
+#pragma once
+
+// What the subcommands that run operators (verify, bench, show) need to know of a chapter, and the
+// subcommands themselves, the same in every chapter's program.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/array.hpp"
+#include "common/cli.hpp"
+#include "common/problem.hpp"
+
+namespace opbook {
+
+/// Inputs that the reader brought as files, by tensor name.
+using Files = std::map<std::string, Array, std::less<>>;
+
+struct Chapter {
+  std::string name;  ///< "ch13": also the name of its results file
+
+  /// Flags that set an operator's arguments, "--op" not among them.
+  std::vector<Flag> argument_flags;
+  /// Inputs that may be brought as `--<name> FILE.npy`.
+  std::vector<std::string> input_names;
+
+  /// One operator at the size that flags and files ask for. Throws ArgumentError for what does not
+  /// go together.
+  std::function<Problem(const std::string& op, const GivenFlags&, const Files&)> make_problem;
+  /// What `verify` runs when no operator is named: every operator, dtype and kind of shape.
+  std::function<std::vector<Problem>()> verification_problems;
+  /// What `bench` runs when no operator is named: each moves about `bytes`, fused.
+  std::function<std::vector<Problem>(std::int64_t bytes)> benchmark_problems;
+};
+
+/// Throws ArgumentError where an operator's argument or file is given without --op.
+void refuse_without_op(const Chapter& chapter, const GivenFlags& given);
+
+/// Reads --device. Throws ArgumentError for anything but cpu and cuda, DeviceUnavailable for cuda,
+/// on which no chapter runs yet.
+void require_cpu(const GivenFlags& given);
+
+/// One line of progress on stderr, over the one before, where stderr is a terminal; empty clears
+/// it.
+void progress(const std::string& line);
+
+/// `verify [--op OP, with its arguments' flags] [--<input> FILE.npy ...] [--save DIR] [--seed N]
+/// [--json]`: values against the reference, replay against the ledger.
+Subcommand verify_subcommand(const Chapter& chapter);
+
+/// `bench [--op OP, with its arguments' flags] [--quick] [--out FILE] [--json]`: both plans against
+/// the clock, written as results.
+Subcommand bench_subcommand(const Chapter& chapter);
+
+/// `show [--results FILE]`: results as a table: ledger, replay, counters, clock.
+Subcommand show_subcommand(const Chapter& chapter);
+
+}  // namespace opbook

@@ -1,0 +1,192 @@
+#pragma once
+
+// Replay: the ledger's figures found by doing. The metered backend runs the very source of a CPU
+// operator, scalar and in order, and counts what it touches: distinct bytes read and written per
+// kernel call, FLOPs, and bytes that had to be fetched again.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "common/cache_model.hpp"
+#include "common/counted.hpp"
+#include "common/fast.hpp"
+#include "common/rows.hpp"
+
+namespace opbook {
+
+/// What one kernel call did to one tensor, in bytes.
+struct TensorCount {
+  std::string name;
+  std::int64_t read_bytes = 0;   ///< distinct bytes read
+  std::int64_t write_bytes = 0;  ///< distinct bytes written
+  /// Whole 64-byte lines that were read before in this call, fell out of a 256 KiB LRU cache that
+  /// was cold when the call began, and were read again.
+  std::int64_t refetched_bytes = 0;
+};
+
+/// What one kernel call did.
+struct KernelCount {
+  std::string name;
+  std::vector<TensorCount> tensors;  ///< those it touched, in the order they were declared
+  std::int64_t flops = 0;
+  std::int64_t on_chip_bytes = 0;  ///< largest scratch of a row: registers and shared memory
+
+  std::int64_t read_bytes() const;
+  std::int64_t write_bytes() const;
+  std::int64_t refetched_bytes() const;
+};
+
+/// Keeps the account of one replay. Memory must be declared before it is touched: a stray access is
+/// a CheckFailed, not a silent zero.
+class Meter {
+ public:
+  /// Declares `bytes` bytes at `first` as a tensor; a strided one is declared with its gaps, of
+  /// which only what is touched counts. Throws ArgumentError where two tensors overlap, unless they
+  /// are the same memory: y written over x goes by the first name.
+  void declare(std::string name, const void* first, std::int64_t bytes);
+
+  void begin_kernel(std::string name);
+  void end_kernel();
+
+  void read(const void* from, std::int64_t bytes);
+  void write(const void* to, std::int64_t bytes);
+  /// Scratch of the row at work, which costs no traffic.
+  void on_chip(const void* first, std::int64_t bytes);
+  void leave_row();  ///< forgets the row's scratch
+
+  const std::vector<KernelCount>& kernels() const { return kernels_; }
+
+ private:
+  struct Span {
+    std::string name;
+    const std::byte* first;
+    std::int64_t bytes;
+    std::int64_t first_line, end_line;  // every tensor begins a line of its own
+  };
+  struct OnChip {
+    const std::byte* first;
+    std::int64_t bytes;
+  };
+  /// visit(tensor, line, touched bytes of the line as bits) for each line of a declared tensor.
+  template <class Visit>
+  void for_lines(const void* at, std::int64_t bytes, Visit visit);
+
+  std::vector<Span> spans_;
+  std::vector<OnChip> scratch_;
+  std::vector<std::uint64_t> read_bits_, written_bits_;  // one bit a byte, one word a line
+  std::vector<std::int64_t> refetched_;                  // by tensor
+  LruCache cache_{256 * 1024 / 64};
+  std::vector<KernelCount> kernels_;
+  std::int64_t flops_before_ = 0;
+};
+
+/// The row primitives, counted. Same order of additions as FastRow's, so the same bits come out.
+class MeteredRow {
+ public:
+  explicit MeteredRow(Meter& meter) : meter_(meter) {}
+
+  template <class T, class F>
+  Counted sum(Row<const T> x, F f) {
+    std::array<float, sum_lanes> lanes{};
+    in_chunks(x.size, [&](std::int64_t begin, std::int64_t end) {
+      read(x, begin, end);
+      for (std::int64_t i = begin; i < end; ++i) {
+        float& lane = lanes[i % sum_lanes];
+        lane = (Counted(lane) + f(Counted(to_float(x.data[i])))).value;
+      }
+    });
+    for (int half = sum_lanes / 2; half > 0; half /= 2) {
+      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    }
+    return lanes[0];
+  }
+
+  template <class T>
+  Counted max_abs(Row<const T> x) {
+    Counted largest = 0.0f;
+    in_chunks(x.size, [&](std::int64_t begin, std::int64_t end) {
+      read(x, begin, end);
+      for (std::int64_t i = begin; i < end; ++i) {
+        largest = max(largest, abs(Counted(to_float(x.data[i]))));
+      }
+    });
+    return largest;
+  }
+
+  template <class U, class F, class... T>
+  void map(Row<U> y, F f, Row<T>... x) {
+    in_chunks(y.size, [&](std::int64_t begin, std::int64_t end) {
+      (read(x, begin, end), ...);
+      for (std::int64_t i = begin; i < end; ++i) {
+        const Counted result = f(Counted(to_float(x.data[i]))...);
+        y.data[i] = from_float<U>(result.value);
+      }
+      meter_.write(y.data + begin, (end - begin) * static_cast<std::int64_t>(sizeof(U)));
+    });
+  }
+
+  template <class T>
+  Scratch<T> scratch(std::int64_t size) {
+    const Scratch<T> row{scratch_.row<T>(size)};
+    meter_.on_chip(row.data, size * static_cast<std::int64_t>(sizeof(T)));
+    return row;
+  }
+  void begin_row() {
+    scratch_.begin_row();
+    meter_.leave_row();
+  }
+
+  Counted load(Row<const float> x, std::int64_t i) {
+    read(x, i, i + 1);
+    return x.data[i];
+  }
+  void store(Row<float> y, std::int64_t i, Counted value) {
+    y.data[i] = value.value;
+    meter_.write(y.data + i, sizeof(float));
+  }
+
+ private:
+  // Accesses are reported sixteen elements at a time: at most a line, so that the cache model sees
+  // the inputs of a map() interleaved as the hardware would.
+  template <class Visit>
+  static void in_chunks(std::int64_t size, Visit visit) {
+    constexpr std::int64_t chunk = 16;
+    for (std::int64_t begin = 0; begin < size; begin += chunk) {
+      visit(begin, begin + chunk < size ? begin + chunk : size);
+    }
+  }
+  template <class T>
+  void read(Row<T> x, std::int64_t begin, std::int64_t end) {
+    meter_.read(x.data + begin, (end - begin) * static_cast<std::int64_t>(sizeof(T)));
+  }
+
+  Meter& meter_;
+  ScratchSpace scratch_;
+};
+
+/// Runs kernels on a Meter: the counterpart of Fast.
+class Metered {
+ public:
+  explicit Metered(Meter& meter) : meter_(meter) {}
+
+  template <class T, class U, class Body>
+  void kernel(const char* name, Rows<const T> in, Rows<U> /*out*/, Body body) {
+    meter_.begin_kernel(name);
+    MeteredRow row(meter_);
+    for (std::int64_t i = 0; i < in.rows(); ++i) {
+      row.begin_row();
+      body(row, i);
+    }
+    meter_.leave_row();
+    meter_.end_kernel();
+  }
+
+ private:
+  Meter& meter_;
+};
+
+}  // namespace opbook

@@ -1,0 +1,107 @@
+#include "common/show.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "common/chapter.hpp"
+#include "common/table.hpp"
+
+namespace opbook {
+namespace {
+
+std::string machine_line(const MachineInfo& machine) {
+  return fmt::format("{}, {} cores, {} MB last-level cache, {} GB memory; {}\n", machine.name,
+                     machine.cores, machine.llc_bytes / 1000000, machine.memory_bytes / 1000000000,
+                     machine.compiler);
+}
+
+/// "88 [86, 90]": a share of a roof in percent, with its confidence bounds.
+std::string share(double median, double low, double high) {
+  return fmt::format("{:.0f} [{:.0f}, {:.0f}]", 100 * median, 100 * low, 100 * high);
+}
+
+std::string replay_text(const ResultRow& row) {
+  if (!row.replay_read_bytes || !row.replay_write_bytes) return "";
+  return megabytes(*row.replay_read_bytes + *row.replay_write_bytes);
+}
+
+std::string four_columns(const Results& results) {
+  Table table({{"op", Align::left},
+               {"dtype", Align::left},
+               {"shape", Align::left},
+               {"plan", Align::left},
+               {"ledger MB"},
+               {"replay MB"},
+               {"counters MB"},
+               {"time us"},
+               {"GB/s"},
+               {"% of copy"},
+               {"% of converting copy"}});
+  for (const ResultRow& row : results.rows) {
+    table.add_row({row.op, row.dtype, fmt::format("{}", fmt::join(row.shape, " x ")), row.plan,
+                   megabytes(row.bytes), replay_text(row),
+                   row.dram_bytes ? megabytes(*row.dram_bytes) : "-", fixed(row.median_us, 0),
+                   fixed(row.gb_per_s, 1), share(row.share_of_roof, row.share_lo, row.share_hi),
+                   row.share_of_converting_copy
+                       ? share(*row.share_of_converting_copy, *row.share_of_converting_copy_lo,
+                               *row.share_of_converting_copy_hi)
+                       : ""});
+  }
+  return table.render();
+}
+
+/// Unfused over fused, by bytes and by time. The two agree where both plans run equally close to
+/// the roof; where they do not, the shares say which plan gains or loses.
+std::string ratios(const Results& results) {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < results.rows.size(); ++i) {
+    const ResultRow& unfused = results.rows[i];
+    const ResultRow& fused = results.rows[i + 1];
+    if (unfused.plan != "unfused" || fused.plan != "fused" || unfused.op != fused.op) continue;
+    const double on_paper = static_cast<double>(unfused.bytes) / static_cast<double>(fused.bytes);
+    const double by_clock = unfused.median_us / fused.median_us;
+    const double apart = by_clock / on_paper - 1;
+    text += fmt::format("{} {}: fusion saves {:.2f}x by the ledger, {:.2f}x by the clock", fused.op,
+                        fused.dtype, on_paper, by_clock);
+    if (std::fabs(apart) <= 0.15) {
+      text += ".\n";
+    } else {
+      text += fmt::format(
+          " ({:+.0f} %): the unfused plan moves its bytes at {:.0f} % of the copy, the fused one "
+          "at {:.0f} %.\n",
+          100 * apart, 100 * unfused.share_of_roof, 100 * fused.share_of_roof);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string render_results(const Results& results) {
+  std::string text = machine_line(results.machine) + "\n" + four_columns(results) + "\n";
+  bool counted = false;
+  for (const ResultRow& row : results.rows) counted |= row.dram_bytes.has_value();
+  if (!counted) {
+    text += "counters: none on a CPU; hardware counters need an NVIDIA GPU.\n";
+  }
+  return text + ratios(results);
+}
+
+std::filesystem::path default_results_path(const std::string& chapter) {
+  return std::filesystem::path(OPBOOK_SOURCE_DIR) / "build" / "results" / (chapter + ".json");
+}
+
+Subcommand show_subcommand(const Chapter& chapter) {
+  const auto run = [name = chapter.name](const GivenFlags& given) {
+    const std::string path = value_or(given, "--results", default_results_path(name).string());
+    return Outcome{0, render_results(read_results(path)), ""};
+  };
+  return {"show",
+          "results as a table: ledger, replay, counters, clock",
+          {{"--results", "FILE", "default: what bench wrote last"}},
+          run};
+}
+
+}  // namespace opbook

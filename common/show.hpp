@@ -1,0 +1,17 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "common/results.hpp"
+
+namespace opbook {
+
+/// Results as a reader sees them: the four columns side by side, then each operator's ratio of
+/// unfused to fused, on paper and by the clock, and where the two part, why.
+std::string render_results(const Results& results);
+
+/// build/results/<chapter>.json under the repository's root.
+std::filesystem::path default_results_path(const std::string& chapter);
+
+}  // namespace opbook

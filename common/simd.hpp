@@ -1,0 +1,313 @@
+#pragma once
+
+// A Pack is as many float32 lanes as one vector register holds. Operators are generic lambdas over
+// Pack, float and Counted (replay.hpp); this header gives the first two the same small vocabulary.
+// Compiler vector extensions do nearly all of it; intrinsics appear only where they fall short:
+// float16 conversion and non-temporal stores.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "common/dtype.hpp"
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace opbook {
+
+#if defined(__AVX512F__)
+inline constexpr int pack_lanes = 16;
+#elif defined(__AVX2__)
+inline constexpr int pack_lanes = 8;
+#else
+inline constexpr int pack_lanes = 4;
+#endif
+
+struct Pack {
+  typedef float Floats __attribute__((vector_size(4 * pack_lanes)));
+  typedef std::uint32_t Bits __attribute__((vector_size(4 * pack_lanes)));
+  typedef std::int32_t Mask __attribute__((vector_size(4 * pack_lanes)));
+
+  Floats lanes;
+
+  Pack() = default;
+  Pack(Floats values) : lanes(values) {}
+  Pack(float value) : lanes(value - Floats{}) {}  // x - 0 broadcasts and keeps -0, NaN and Inf
+
+  Bits bits() const { return std::bit_cast<Bits>(lanes); }
+  static Pack from_bits(Bits bits) { return std::bit_cast<Floats>(bits); }
+};
+
+inline Pack operator+(Pack a, Pack b) {
+  return a.lanes + b.lanes;
+}
+inline Pack operator-(Pack a, Pack b) {
+  return a.lanes - b.lanes;
+}
+inline Pack operator*(Pack a, Pack b) {
+  return a.lanes * b.lanes;
+}
+inline Pack operator/(Pack a, Pack b) {
+  return a.lanes / b.lanes;
+}
+inline Pack operator-(Pack a) {
+  return -a.lanes;
+}
+
+inline Pack select(Pack::Mask where, Pack a, Pack b) {
+  return where ? a.lanes : b.lanes;
+}
+
+inline Pack abs(Pack a) {
+  return Pack::from_bits(a.bits() & 0x7FFFFFFFu);
+}
+inline float abs(float a) {
+  return std::fabs(a);
+}
+
+/// The larger of two, and NaN as soon as one of them is: no maximum hides a NaN.
+inline Pack max(Pack a, Pack b) {
+  return select((a.lanes > b.lanes) | (a.lanes != a.lanes), a, b);
+}
+inline float max(float a, float b) {
+  return (a > b || a != a) ? a : b;
+}
+
+/// Clamp for quantisation; NaN stays NaN.
+inline Pack clamp(Pack a, float low, float high) {
+  a = select(a.lanes < Pack(low).lanes, Pack(low), a);
+  return select(a.lanes > Pack(high).lanes, Pack(high), a);
+}
+inline float clamp(float a, float low, float high) {
+  return a < low ? low : a > high ? high : a;
+}
+
+/// 1 / sqrt(a), both steps rounded: a row needs it once, so exactness costs nothing.
+inline Pack rsqrt(Pack a) {
+  Pack root;
+  for (int lane = 0; lane < pack_lanes; ++lane) root.lanes[lane] = std::sqrt(a.lanes[lane]);
+  return Pack(1.0f) / root;
+}
+inline float rsqrt(float a) {
+  return 1.0f / std::sqrt(a);
+}
+
+// --- Rounding to 16 and 8 bits: dtype.hpp's integer arithmetic, lane by lane -------------------
+
+namespace detail {
+
+inline Pack::Bits choose(Pack::Mask where, Pack::Bits a, Pack::Bits b) {
+  // As floats: the one form that GCC 12 turns into a single blend.
+  return std::bit_cast<Pack::Bits>(where ? std::bit_cast<Pack::Floats>(a)
+                                         : std::bit_cast<Pack::Floats>(b));
+}
+/// Unsigned `a > limit` for values below 2^31, where a signed comparison agrees and is one
+/// instruction.
+inline Pack::Mask above(Pack::Bits a, std::int32_t limit) {
+  return std::bit_cast<Pack::Mask>(a) > limit;
+}
+
+/// The rounded bfloat16 in the high half of each lane; the low half is still to be cleared.
+inline Pack::Bits bfloat16_high_bits(Pack a) {
+  const Pack::Bits bits = a.bits();
+  const Pack::Bits rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+  return choose(a.lanes != a.lanes, Pack::Bits{} + 0x7FFF0000u, rounded);
+}
+
+inline Pack::Bits e4m3_bits(Pack a) {
+  const Pack::Bits bits = a.bits();
+  const Pack::Bits sign = (bits >> 24) & 0x80u;
+  const Pack::Bits magnitude = bits & 0x7FFFFFFFu;
+  const Pack::Bits small = (Pack::from_bits(magnitude) + Pack(0x1p14f)).bits() - 0x46800000u;
+  const Pack::Bits normal = (magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u) - (120u << 23)) >> 20;
+  Pack::Bits code = choose(above(magnitude, 0x3C7FFFFF), normal, small);
+  code = choose(above(magnitude, 0x43DFFFFF), Pack::Bits{} + 0x7Eu, code) | sign;
+  return choose(above(magnitude, 0x7F800000), Pack::Bits{} + 0x7Fu, code);
+}
+
+template <class Narrow>
+inline Narrow narrow(Pack::Bits bits) {
+  return __builtin_convertvector(bits, Narrow);
+}
+
+typedef std::uint16_t Halves __attribute__((vector_size(2 * pack_lanes)));
+typedef std::uint8_t Bytes __attribute__((vector_size(pack_lanes)));
+
+inline Pack widen_float16(const std::uint16_t* from) {
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__AVX2__) && defined(__F16C__)
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  Pack result;
+  for (int i = 0; i < pack_lanes; ++i) result.lanes[i] = to_float(float16{from[i]});
+  return result;
+#endif
+}
+
+inline Halves float16_bits(Pack a) {
+  // The hardware keeps a NaN's payload; ours is canonical.
+  const Pack quiet = select(a.lanes != a.lanes, Pack(std::bit_cast<float>(0x7FFFE000u)), a);
+#if defined(__AVX512F__)
+  return std::bit_cast<Halves>(_mm512_cvtps_ph(quiet.lanes, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__) && defined(__F16C__)
+  return std::bit_cast<Halves>(_mm256_cvtps_ph(quiet.lanes, _MM_FROUND_TO_NEAREST_INT));
+#else
+  Halves result;
+  for (int i = 0; i < pack_lanes; ++i) result[i] = from_float<float16>(quiet.lanes[i]).bits;
+  return result;
+#endif
+}
+
+/// The bits of a Pack rounded to T, ready to be stored.
+template <class T>
+inline auto packed_bits(Pack a) {
+  if constexpr (std::is_same_v<T, float>) return a.lanes;
+  if constexpr (std::is_same_v<T, bfloat16>) return narrow<Halves>(bfloat16_high_bits(a) >> 16);
+  if constexpr (std::is_same_v<T, float16>) return float16_bits(a);
+  if constexpr (std::is_same_v<T, float8_e4m3fn>) return narrow<Bytes>(e4m3_bits(a));
+}
+
+/// One non-temporal store: past the caches, so that the line is not read from memory first.
+/// `to` is aligned to the size of `bits`.
+template <class Bits>
+inline void stream_bits(void* to, Bits bits) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(Bits) == 64) {
+    return _mm512_stream_si512(static_cast<__m512i*>(to), std::bit_cast<__m512i>(bits));
+  }
+#endif
+#if defined(__AVX__)
+  if constexpr (sizeof(Bits) == 32) {
+    return _mm256_stream_si256(static_cast<__m256i*>(to), std::bit_cast<__m256i>(bits));
+  }
+#endif
+#if defined(__SSE2__)
+  if constexpr (sizeof(Bits) == 16) {
+    return _mm_stream_si128(static_cast<__m128i*>(to), std::bit_cast<__m128i>(bits));
+  }
+  if constexpr (sizeof(Bits) == 8) {
+    return _mm_stream_si64(static_cast<long long*>(to), std::bit_cast<long long>(bits));
+  }
+  if constexpr (sizeof(Bits) == 4) {
+    return _mm_stream_si32(static_cast<int*>(to), std::bit_cast<int>(bits));
+  }
+#endif
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+}  // namespace detail
+
+/// Widens `pack_lanes` elements at any address.
+template <class T>
+inline Pack load_pack(const T* from) {
+  if constexpr (std::is_same_v<T, float>) {
+    Pack result;
+    std::memcpy(&result, from, sizeof result);
+    return result;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    detail::Halves halves;
+    std::memcpy(&halves, from, sizeof halves);
+    return Pack::from_bits(__builtin_convertvector(halves, Pack::Bits) << 16);
+  } else {
+    static_assert(std::is_same_v<T, float16>);
+    return detail::widen_float16(&from->bits);
+  }
+}
+
+/// Rounds and stores `pack_lanes` elements at any address.
+template <class T>
+inline void store_pack(T* to, Pack value) {
+  const auto bits = detail::packed_bits<T>(value);
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+// --- Two packs at a time ------------------------------------------------------------------------
+
+/// Which elements the two packs of a PackPair hold. `halves`: the first half of the elements and
+/// the second. `even_odd`: two neighbouring bfloat16 are the low and the high half of one 32-bit
+/// lane, so a shift and a mask widen them in place, where the other order needs the lanes
+/// rearranged: half the instructions of a load, and fewer of a store.
+enum class PairOrder { halves, even_odd };
+
+inline constexpr int pair_elements = 2 * pack_lanes;
+
+/// The order in which a loop over these element types is best done.
+template <class... T>
+inline constexpr PairOrder pair_order =
+    ((std::is_same_v<T, bfloat16> || std::is_same_v<T, float8_e4m3fn>) && ...) ? PairOrder::even_odd
+                                                                               : PairOrder::halves;
+
+struct PackPair {
+  Pack first, second;
+};
+
+template <PairOrder order, class T>
+inline PackPair load_pair(const T* from) {
+  if constexpr (order == PairOrder::even_odd) {
+    static_assert(std::is_same_v<T, bfloat16>);
+    Pack::Bits both;
+    std::memcpy(&both, from, sizeof both);
+    return {Pack::from_bits(both << 16), Pack::from_bits(both & 0xFFFF0000u)};
+  } else {
+    return {load_pack(from), load_pack(from + pack_lanes)};
+  }
+}
+
+/// Rounds and stores `pair_elements` elements: at any address, or past the caches, `to` then being
+/// aligned to pair_elements * sizeof(T) bytes.
+template <PairOrder order, bool streaming, class T>
+inline void store_pair(T* to, PackPair pair) {
+  const auto put = [](void* at, auto bits) {
+    if constexpr (streaming) {
+      detail::stream_bits(at, bits);
+    } else {
+      std::memcpy(at, &bits, sizeof bits);
+    }
+  };
+  if constexpr (order == PairOrder::halves) {
+    put(to, detail::packed_bits<T>(pair.first));
+    put(to + pack_lanes, detail::packed_bits<T>(pair.second));
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    const Pack::Bits even = detail::bfloat16_high_bits(pair.first) >> 16;
+    const Pack::Bits odd = detail::bfloat16_high_bits(pair.second) & 0xFFFF0000u;
+    put(to, even | odd);
+  } else {
+    static_assert(std::is_same_v<T, float8_e4m3fn>);
+    const Pack::Bits even = detail::e4m3_bits(pair.first);
+    const Pack::Bits odd = detail::e4m3_bits(pair.second) << 8;
+    put(to, detail::narrow<detail::Halves>(even | odd));
+  }
+}
+
+/// Non-temporal stores are weakly ordered: after the last one, before anybody else may look.
+inline void stream_fence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+/// Rounds to T and widens again: what storing and loading would have done.
+template <class T>
+inline Pack round_through(Pack value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return Pack::from_bits(detail::bfloat16_high_bits(value) & 0xFFFF0000u);
+  } else {
+    T stored[pack_lanes];
+    store_pack(stored, value);
+    return load_pack(stored);
+  }
+}
+template <class T>
+inline float round_through(float value) {
+  return to_float(from_float<T>(value));
+}
+
+}  // namespace opbook

@@ -1,0 +1,166 @@
+#include "common/fast.hpp"
+
+#include <omp.h>
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "common/array.hpp"
+#include "common/random.hpp"
+#include "common/replay.hpp"
+
+using namespace opbook;
+
+namespace {
+
+template <class T>
+Array random_array(const char* name, std::int64_t m, std::int64_t n, std::int64_t offset = 0) {
+  Array array(name, dtype_of<T>, {m, n}, offset);
+  fill_activation(array, 7);
+  return array;
+}
+
+bool same_bits(const Array& a, const Array& b) {
+  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+/// Something of every primitive.
+template <class T, class Backend>
+void exercise_primitives(Backend& backend, Array& x, Array& y) {
+  const Rows<const T> in = x.rows<T>();
+  const Rows<T> out = y.rows<T>();
+  backend.kernel("everything", in, out, [=](auto& row, std::int64_t i) {
+    const auto held = row.template scratch<float>(in.cols);
+    const auto total = row.sum(in.row(i), [](auto v) { return v * 0.5f; });
+    const auto largest = row.max_abs(in.row(i));
+    row.map(held, [=](auto v) { return clamp(v / largest, -0.9f, 0.9f) + total; }, in.row(i));
+    row.map(
+        out.row(i), [](auto v, auto h) { return round_through<T>(v) - h; }, in.row(i),
+        Row<const float>(held));
+  });
+}
+
+template <class T>
+void declare_both(Meter& meter, const Array& x, const Array& y) {
+  meter.declare("x", x.raw(), x.bytes());
+  meter.declare("y", y.raw(), y.bytes());
+}
+
+constexpr std::int64_t ragged_columns[] = {1,  2,  3,  7,  15, 16,  17, 31,
+                                           32, 33, 63, 64, 65, 127, 769};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("both backends, all ways to store and any alignment give the same bits", "",
+                   float, float16, bfloat16) {
+  for (const std::int64_t n : ragged_columns) {
+    for (const std::int64_t offset : {0, 1, 3}) {
+      Array x = random_array<TestType>("x", 5, n, offset);
+      Array expected("expected", dtype_of<TestType>, {5, n});
+      Meter meter;
+      declare_both<TestType>(meter, x, expected);
+      Metered metered(meter);
+      exercise_primitives<TestType>(metered, x, expected);
+      for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
+        Array y("y", dtype_of<TestType>, {5, n}, offset);
+        Fast fast(stores);
+        exercise_primitives<TestType>(fast, x, y);
+        INFO("n = " << n << ", offset = " << offset);
+        REQUIRE(same_bits(y, expected));
+        REQUIRE(y.guards_intact());
+      }
+    }
+  }
+}
+
+TEST_CASE("results do not depend on the number of threads") {
+  Array x = random_array<bfloat16>("x", 301, 1000);
+  Array one("y", Dtype::bfloat16, {301, 1000});
+  Array many("y", Dtype::bfloat16, {301, 1000});
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  Fast alone;
+  exercise_primitives<bfloat16>(alone, x, one);
+  omp_set_num_threads(4);
+  Fast four;
+  exercise_primitives<bfloat16>(four, x, many);
+  omp_set_num_threads(threads);
+  CHECK(same_bits(one, many));
+}
+
+TEST_CASE("a sum takes element i into partial sum i mod 32 and folds the sums in halves") {
+  // 2^24 swallows a 1 added to it: which of the ones survive tells the order.
+  std::vector<float> x(70, 1.0f);
+  x[0] = 0x1p24f;
+  float lanes[32] = {};
+  for (int i = 0; i < 70; ++i) lanes[i % 32] += x[i];
+  for (int half = 16; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  ScratchSpace scratch;
+  FastRow row(scratch, false);
+  CHECK(row.sum(Row<const float>{x.data(), 70}, [](auto v) { return v; }) == lanes[0]);
+  CHECK(lanes[0] != 0x1p24f + 69.0f);
+}
+
+TEST_CASE("the largest magnitude survives in every place and NaN hides in none") {
+  ScratchSpace scratch;
+  FastRow row(scratch, false);
+  constexpr std::int64_t n = 133;
+  for (std::int64_t place = 0; place < n; ++place) {
+    std::vector<float> x(n, 0.25f);
+    x[place] = -3.0f;
+    REQUIRE(row.max_abs(Row<const float>{x.data(), n}) == 3.0f);
+    x[place] = std::numeric_limits<float>::quiet_NaN();
+    REQUIRE(std::isnan(row.max_abs(Row<const float>{x.data(), n})));
+  }
+  CHECK(row.max_abs(Row<const float>{nullptr, 0}) == 0.0f);
+}
+
+TEMPLATE_TEST_CASE("packs convert every 16-bit pattern as the scalar conversions do", "", float16,
+                   bfloat16) {
+  std::vector<TestType> x(65536), y(65536);
+  for (int i = 0; i < 65536; ++i) x[i] = TestType{static_cast<std::uint16_t>(i)};
+  ScratchSpace scratch;
+  FastRow row(scratch, false);
+  row.map(
+      Row<TestType>{y.data(), 65536}, [](auto v) { return v; },
+      Row<const TestType>{x.data(), 65536});
+  for (int i = 0; i < 65536; ++i) REQUIRE(y[i] == from_float<TestType>(to_float(x[i])));
+}
+
+TEMPLATE_TEST_CASE("packs round float32 as the scalar conversions do", "", float16, bfloat16,
+                   float8_e4m3fn) {
+  // A stride that is odd meets every sign, exponent and kind of mantissa.
+  std::vector<float> x;
+  for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 65521) {
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  }
+  const std::int64_t n = static_cast<std::int64_t>(x.size());
+  std::vector<TestType> y(n);
+  ScratchSpace scratch;
+  FastRow row(scratch, false);
+  row.map(Row<TestType>{y.data(), n}, [](auto v) { return v; }, Row<const float>{x.data(), n});
+  for (std::int64_t i = 0; i < n; ++i) {
+    INFO("bits " << std::bit_cast<std::uint32_t>(x[i]));
+    REQUIRE(y[i] == from_float<TestType>(x[i]));
+  }
+}
+
+TEST_CASE("bfloat16 rounds to e4m3 in even and odd places alike") {
+  std::vector<bfloat16> x(65536);
+  for (int i = 0; i < 65536; ++i) x[i] = bfloat16{static_cast<std::uint16_t>(i * 40503)};
+  std::vector<float8_e4m3fn> y(65536);
+  ScratchSpace scratch;
+  FastRow row(scratch, false);
+  row.map(
+      Row<float8_e4m3fn>{y.data(), 65536}, [](auto v) { return v; },
+      Row<const bfloat16>{x.data(), 65536});
+  for (int i = 0; i < 65536; ++i) {
+    REQUIRE(y[i] == from_float<float8_e4m3fn>(to_float(x[i])));
+  }
+}

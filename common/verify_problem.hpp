@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/problem.hpp"
+
+namespace opbook {
+
+/// One line of a verification: a kernel's output against the reference, or replay against ledger.
+struct Finding {
+  std::string plan;
+  std::string kernel;
+  std::string tensor;  ///< empty for a finding about bytes or FLOPs
+  double worst_ulp = 0;
+  double tolerance_ulp = 0;
+  bool pass = false;
+  std::string detail;  ///< what is wrong; empty where nothing is
+};
+
+/// Runs both plans on the fast backend and holds every kernel's output against the reference, on
+/// the inputs that the kernel really got; then replays both plans, which must give the same bits
+/// and the exact ledger's bytes and FLOPs. Inputs must come out untouched, guards intact.
+/// `tensors` holds the inputs, and afterwards the fused plan's outputs.
+std::vector<Finding> verify_problem(const Problem& problem, Tensors& tensors, Fast& fast);
+
+/// The largest error, in ulps, of the unfused plan's final outputs against the fused plan's
+/// reference: what storing intermediates costs in accuracy. Not a verdict. Leaves the unfused
+/// plan's results in `tensors`.
+double unfused_end_to_end_ulp(const Problem& problem, Tensors& tensors, Fast& fast);
+
+bool all_pass(const std::vector<Finding>& findings);
+
+}  // namespace opbook
