@@ -49,9 +49,9 @@ Array::Array(std::string name, Dtype dtype, std::vector<std::int64_t> shape,
   std::int64_t front = 0;
   std::int64_t total = 0;
   try {
-    const std::int64_t count = product(shape_, shape_.size());
+    elements_ = product(shape_, shape_.size());
     front = checked_add({guard_bytes, checked_mul({offset_elements, size_of(dtype_)})});
-    total = checked_add({front, checked_mul({count, size_of(dtype_)}), guard_bytes});
+    total = checked_add({front, checked_mul({elements_, size_of(dtype_)}), guard_bytes});
   } catch (const ArgumentError&) {
     refuse("sizes whose bytes stay below 2^63");
   }
@@ -65,10 +65,6 @@ Array::Array(std::string name, Dtype dtype, std::vector<std::int64_t> shape,
   poison();
   std::fill(memory_.get(), first_, guard_value);
   std::fill_n(first_ + bytes(), guard_bytes, guard_value);
-}
-
-std::int64_t Array::elements() const {
-  return memory_ ? product(shape_, shape_.size()) : 0;
 }
 
 std::int64_t Array::row_count() const {

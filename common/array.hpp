@@ -26,7 +26,7 @@ class Array {
   const std::string& name() const { return name_; }
   Dtype dtype() const { return dtype_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
-  std::int64_t elements() const;
+  std::int64_t elements() const { return memory_ ? elements_ : 0; }
   std::int64_t bytes() const { return elements() * size_of(dtype_); }
 
   /// Typed access; throws ArgumentError where T is not the array's dtype.
@@ -75,6 +75,7 @@ class Array {
   std::string name_;
   Dtype dtype_ = Dtype::float32;
   std::vector<std::int64_t> shape_;
+  std::int64_t elements_ = 0;  // their product
   struct Free {
     void operator()(std::byte* memory) const;
   };

@@ -51,6 +51,9 @@ inline Counted max(Counted a, Counted b) {
 inline Counted rsqrt(Counted a) {
   return detail::charge(1, rsqrt(a.value));
 }
+inline Counted fma(Counted a, Counted b, Counted c) {
+  return detail::charge(2, fma(a.value, b.value, c.value));
+}
 inline Counted clamp(Counted a, float low, float high) {
   return clamp(a.value, low, high);
 }

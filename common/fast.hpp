@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/exact_divisor.hpp"
 #include "common/rows.hpp"
 #include "common/simd.hpp"
 
@@ -26,6 +27,14 @@ inline constexpr int sum_lanes = 32;
 /// How map() writes. `automatic`: past the caches when the kernel's output is too large to stay in
 /// them (which saves reading every line before writing it), through them otherwise.
 enum class Stores { automatic, ordinary, streaming };
+
+/// Both members of a NeoX pair, as a function for map_pairs() returns them.
+template <class V>
+struct LowHigh {
+  V low, high;
+};
+template <class V>
+LowHigh(V, V) -> LowHigh<V>;
 
 /// Memory of one thread for the rows it works on: what a GPU would hold in registers and shared
 /// memory. It grows when first used and is kept, so that operators do not allocate.
@@ -128,6 +137,34 @@ class FastRow {
     map_with<false>(Row<U>(y), f, x...);
   }
 
+  /// NeoX pairs: y[p], y[p + h] = f(x[p], x[p + h], a[p], b[p]...) for p below h = y.size / 2, f
+  /// returning a LowHigh; each rounded once. y may be x.
+  template <class U, class F, class T, class... Table>
+  void map_pairs(Row<U> y, F f, Row<T> x, Row<Table>... table) {
+    constexpr std::int64_t alignment = pair_elements * sizeof(U);
+    const bool halves_agree = y.size / 2 * static_cast<std::int64_t>(sizeof(U)) % alignment == 0;
+    if (streaming_ && halves_agree) {
+      map_pairs_with<true>(y, f, x, table...);
+    } else {
+      map_pairs_with<false>(y, f, x, table...);
+    }
+  }
+  template <class U, class F, class T, class... Table>
+  void map_pairs(Scratch<U> y, F f, Row<T> x, Row<Table>... table) {
+    map_pairs_with<false>(Row<U>(y), f, x, table...);
+  }
+
+  /// q[i] = e4m3(x[i] / scale), a true float32 division, saturating at +-448.
+  template <class T>
+  void quantise(Row<float8_e4m3fn> q, Row<const T> x, float scale) {
+    const ExactDivisor divisor(scale);
+    if (divisor.usable) {
+      map(q, [=](auto v) { return divisor.divide(v); }, x);
+    } else {
+      map(q, [=](auto v) { return v / scale; }, x);
+    }
+  }
+
   /// Room for `size` elements until the row is done; contents are whatever was there.
   template <class T>
   Scratch<T> scratch(std::int64_t size) {
@@ -162,6 +199,38 @@ class FastRow {
       store_pair<order, streaming>(y.data + i, pair(load_pair<order>(x.data + i)...));
     }
     for (; i < y.size; ++i) one();
+  }
+
+  template <bool streaming, class U, class F, class T, class... Table>
+  void map_pairs_with(Row<U> y, F f, Row<T> x, Row<Table>... table) {
+    constexpr PairOrder order =
+        pair_order<U, std::remove_const_t<T>, std::remove_const_t<Table>...>;
+    constexpr std::int64_t alignment = pair_elements * sizeof(U);
+    const std::int64_t h = y.size / 2;
+    std::int64_t p = 0;
+    const auto one = [&] {
+      const auto turned =
+          f(to_float(x.data[p]), to_float(x.data[p + h]), to_float(table.data[p])...);
+      y.data[p] = from_float<U>(turned.low);
+      y.data[p + h] = from_float<U>(turned.high);
+    };
+    if (streaming) {
+      for (; p < h && reinterpret_cast<std::uintptr_t>(y.data + p) % alignment; ++p) one();
+    }
+    for (; p + pair_elements <= h; p += pair_elements) {
+      prefetch_line();
+      prefetch_line();
+      const PackPair low = load_pair<order>(x.data + p);
+      const PackPair high = load_pair<order>(x.data + p + h);
+      const auto turn = [&](auto... t) {
+        const auto first = f(low.first, high.first, t.first...);
+        const auto second = f(low.second, high.second, t.second...);
+        store_pair<order, streaming>(y.data + p, {first.low, second.low});
+        store_pair<order, streaming>(y.data + p + h, {first.high, second.high});
+      };
+      turn(load_pair<order>(table.data + p)...);
+    }
+    for (; p < h; ++p) one();
   }
 
   void prefetch_line() {

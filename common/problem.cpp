@@ -26,6 +26,12 @@ const Array& Tensors::at(std::string_view name) const {
   return const_cast<Tensors*>(this)->at(name);
 }
 
+Verdict judge(const Check& check, const Tensors& tensors) {
+  const Array& actual = tensors.at(check.tensor);
+  return check.bits ? compare_bits(actual, *check.bits)
+                    : compare(actual, check.expected, check.tolerance_ulp);
+}
+
 void fill_inputs(const Problem& problem, Tensors& tensors, std::uint64_t seed) {
   for (const TensorSpec& spec : problem.tensors) {
     if (spec.role == Role::input) spec.fill(tensors.at(spec.name), seed);
@@ -41,6 +47,7 @@ void poison_results(const Problem& problem, Tensors& tensors) {
 std::vector<KernelCount> replay_problem(const Problem& problem, PlanKind plan, Tensors& tensors) {
   Meter meter;
   for (const TensorSpec& spec : problem.tensors) {
+    if (spec.role == Role::witness) continue;
     const Array& array = tensors.at(spec.name);
     meter.declare(spec.name, array.raw(), array.bytes());
   }

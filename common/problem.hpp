@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,8 @@ enum class PlanKind { unfused, fused };
 inline constexpr PlanKind both_plans[] = {PlanKind::unfused, PlanKind::fused};
 std::string_view name_of(PlanKind plan);
 
-enum class Role { input, intermediate, output };
+/// A witness is no part of the operator: room for what a check wants to look at besides.
+enum class Role { input, intermediate, output, witness };
 
 /// One tensor of an operator; `fill` makes a random input of it from a seed.
 struct TensorSpec {
@@ -59,12 +61,15 @@ class Tensors {
   std::map<std::string, Array, std::less<>> arrays_;
 };
 
-/// What a kernel's output must be, by the double-precision reference.
+/// What a kernel's output must be: by the double-precision reference within a tolerance, or, where
+/// `bits` is there, to the bit.
 struct Check {
   std::string tensor;
   Expected expected;
   double tolerance_ulp = 0.5;
+  std::shared_ptr<const Array> bits;
 };
+Verdict judge(const Check& check, const Tensors& tensors);
 
 struct Problem {
   std::string op;
@@ -75,9 +80,9 @@ struct Problem {
 
   std::function<void(Fast&, PlanKind, Tensors&)> run;
   std::function<void(Metered&, PlanKind, Tensors&)> replay;
-  /// The checks of one kernel, by its name in the ledger, on the inputs that it really got. The
-  /// fused plan has the one kernel "fused".
-  std::function<std::vector<Check>(PlanKind, std::string_view kernel, const Tensors&)> expect;
+  /// The checks of one kernel, by its name in the ledger, on the inputs that it really got; may
+  /// fill witnesses. The fused plan has the one kernel "fused".
+  std::function<std::vector<Check>(PlanKind, std::string_view kernel, Tensors&)> expect;
 
   /// The same operator, columns and options with another number of rows.
   std::function<Problem(std::int64_t rows)> with_rows;

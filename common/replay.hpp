@@ -125,8 +125,32 @@ class MeteredRow {
         const Counted result = f(Counted(to_float(x.data[i]))...);
         y.data[i] = from_float<U>(result.value);
       }
-      meter_.write(y.data + begin, (end - begin) * static_cast<std::int64_t>(sizeof(U)));
+      write(y, begin, end);
     });
+  }
+
+  template <class U, class F, class T, class... Table>
+  void map_pairs(Row<U> y, F f, Row<T> x, Row<Table>... table) {
+    const std::int64_t h = y.size / 2;
+    in_chunks(h, [&](std::int64_t begin, std::int64_t end) {
+      read(x, begin, end);
+      read(x, begin + h, end + h);
+      (read(table, begin, end), ...);
+      for (std::int64_t p = begin; p < end; ++p) {
+        const auto turned = f(Counted(to_float(x.data[p])), Counted(to_float(x.data[p + h])),
+                              Counted(to_float(table.data[p]))...);
+        y.data[p] = from_float<U>(turned.low.value);
+        y.data[p + h] = from_float<U>(turned.high.value);
+      }
+      write(y, begin, end);
+      write(y, begin + h, end + h);
+    });
+  }
+
+  /// One division an element, however the fast backend goes about it.
+  template <class T>
+  void quantise(Row<float8_e4m3fn> q, Row<const T> x, Counted scale) {
+    map(q, [=](auto v) { return v / scale; }, x);
   }
 
   template <class T>
@@ -146,7 +170,7 @@ class MeteredRow {
   }
   void store(Row<float> y, std::int64_t i, Counted value) {
     y.data[i] = value.value;
-    meter_.write(y.data + i, sizeof(float));
+    write(y, i, i + 1);
   }
 
  private:
@@ -162,6 +186,10 @@ class MeteredRow {
   template <class T>
   void read(Row<T> x, std::int64_t begin, std::int64_t end) {
     meter_.read(x.data + begin, (end - begin) * static_cast<std::int64_t>(sizeof(T)));
+  }
+  template <class T>
+  void write(Row<T> y, std::int64_t begin, std::int64_t end) {
+    meter_.write(y.data + begin, (end - begin) * static_cast<std::int64_t>(sizeof(T)));
   }
 
   Meter& meter_;

@@ -87,6 +87,26 @@ inline float clamp(float a, float low, float high) {
   return a < low ? low : a > high ? high : a;
 }
 
+/// a * b + c with one rounding.
+inline Pack fma(Pack a, Pack b, Pack c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a.lanes, b.lanes, c.lanes);
+#elif defined(__FMA__) && defined(__AVX2__)
+  return _mm256_fmadd_ps(a.lanes, b.lanes, c.lanes);
+#else
+  for (int i = 0; i < pack_lanes; ++i) a.lanes[i] = std::fma(a.lanes[i], b.lanes[i], c.lanes[i]);
+  return a;
+#endif
+}
+inline float fma(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+#if defined(__FMA__) && defined(__AVX2__)
+inline constexpr bool has_fused_multiply_add = true;
+#else
+inline constexpr bool has_fused_multiply_add = false;
+#endif
+
 /// 1 / sqrt(a), both steps rounded: a row needs it once, so exactness costs nothing.
 inline Pack rsqrt(Pack a) {
   Pack root;

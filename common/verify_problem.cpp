@@ -10,11 +10,11 @@ namespace {
 
 using Snapshot = std::map<std::string, std::vector<std::byte>>;
 
-/// The bytes of every tensor in one of the roles.
+/// The bytes of every input, or of everything that the operator writes.
 Snapshot snapshot(const Problem& problem, const Tensors& tensors, bool inputs) {
   Snapshot bytes;
   for (const TensorSpec& spec : problem.tensors) {
-    if ((spec.role == Role::input) != inputs) continue;
+    if (spec.role == Role::witness || (spec.role == Role::input) != inputs) continue;
     const Array& array = tensors.at(spec.name);
     bytes[spec.name].assign(array.raw(), array.raw() + array.bytes());
   }
@@ -48,8 +48,7 @@ class Verification {
       const std::vector<Check> checks = problem_.expect(plan, kernel.name, tensors_);
       if (checks.empty()) fault(plan, kernel.name, "", "has no reference");
       for (const Check& check : checks) {
-        const Verdict verdict =
-            compare(tensors_.at(check.tensor), check.expected, check.tolerance_ulp);
+        const Verdict verdict = judge(check, tensors_);
         findings_.push_back({std::string(name_of(plan)), kernel.name, check.tensor,
                              verdict.worst_ulp, allowed_ulp(check, verdict), verdict.pass,
                              verdict.pass ? "" : verdict.describe()});
@@ -133,7 +132,7 @@ double unfused_end_to_end_ulp(const Problem& problem, Tensors& tensors, Fast& fa
   problem.run(fast, PlanKind::unfused, tensors);
   double worst = 0;
   for (const Check& check : problem.expect(PlanKind::fused, "fused", tensors)) {
-    const Verdict verdict = compare(tensors.at(check.tensor), check.expected, check.tolerance_ulp);
+    const Verdict verdict = judge(check, tensors);
     worst = std::max(worst, verdict.worst_ulp);
   }
   return worst;

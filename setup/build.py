@@ -76,7 +76,7 @@ class Build:
             libraries = self.configure(tools, "--fresh", "-DOPBOOK_FETCH=OFF")
         if libraries:
             say(f"missing: {', '.join(libraries)}")
-            say("downloading them, as release archives with known hashes, into build/downloads")
+            say(f"downloading them, as release archives with known hashes, into {downloads()}")
             self.configure(tools, "-DOPBOOK_FETCH=ON")
         new = {"surroundings": surroundings(), "cmake": tools.cmake.path}
         self.state_file.write_text(json.dumps(new, indent=1), encoding="utf-8")
@@ -101,8 +101,7 @@ class Build:
             command += [f"-DCMAKE_CXX_COMPILER={tools.compiler.path}"]
             command += ["-G", "Ninja" if tools.ninja else "Unix Makefiles"]
             command += [f"-DCMAKE_MAKE_PROGRAM={(tools.ninja or tools.make).path}"]
-            if os.environ.get("OPBOOK_DOWNLOADS"):
-                command += [f"-DOPBOOK_DOWNLOADS={Path(os.environ['OPBOOK_DOWNLOADS']).resolve()}"]
+            command += [f"-DOPBOOK_DOWNLOADS={downloads()}"]
         if run_logged(command, log, configure_progress, cwd=machine.ROOT) == 0:
             return []
         if missing.exists():
@@ -151,6 +150,11 @@ def no_compiler(tools) -> str:
     if asked:
         return f'CXX: got "{asked}"; allowed: a C++20 compiler ({oldest}, or newer)'
     return f"no C++20 compiler ({oldest}, or newer). Install it: {install.by_hand(tools.missing())}"
+
+
+def downloads() -> Path:
+    """Where archives are kept, and looked for before anything is downloaded."""
+    return Path(os.environ.get("OPBOOK_DOWNLOADS") or BUILD / "downloads").resolve()
 
 
 def surroundings() -> dict:

@@ -27,7 +27,7 @@ def say(text: str) -> None:
 class Progress:
     """One line that is rewritten on a terminal; elsewhere a line now and then."""
 
-    PAUSE_S = 2
+    PAUSE_S = 5
 
     def __init__(self):
         self.rewrites = sys.stderr.isatty()

@@ -58,9 +58,14 @@ TEST_CASE("a write that fails leaves what was there and nothing beside it", "[fi
   REQUIRE(folder.files() == 1);
 }
 
-TEST_CASE("a device is not replaced by a file", "[files]") {
-  REQUIRE_THROWS_MATCHES(write_file("/dev/null", {"x"}), ArgumentError,
-                         MessageMatches(ContainsSubstring("/dev/null: is a device")));
+TEST_CASE("a pipe or a device is not replaced by a file", "[files]") {
+  const TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  REQUIRE_THROWS_MATCHES(write_file(pipe, {"x"}), ArgumentError,
+                         MessageMatches(ContainsSubstring("pipe: is a device or a pipe")));
+  REQUIRE(std::filesystem::is_fifo(pipe));
+  REQUIRE(folder.files() == 1);
 }
 
 TEST_CASE("a full disk leaves the old file and nothing beside it", "[files]") {
