@@ -25,6 +25,7 @@ struct Arguments {
   float eps = 1e-6f;    ///< added to a mean square or a variance
   Rounding rounding = Rounding::once;
   int weight_offset = 0;  ///< 1: the weight is 1 + w, formed for each element; exact only
+  float scale = 0.7f;     ///< the a of scale_add's x * a + b
 };
 
 /// The input dtypes, and those that quantised codes may have.

@@ -1,10 +1,12 @@
 #include "ch13_norm_rope/chapter.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "ch13_norm_rope/ledger_command.hpp"
 #include "ch13_norm_rope/operators.hpp"
@@ -18,16 +20,23 @@ bool takes(const Operator& entry, std::string_view argument) {
          entry.arguments.end();
 }
 
-/// `rows` rows: tokens where the operator has tokens, rows of 4096 where it has only a length.
-Arguments with_rows(const Operator& entry, Arguments arguments, std::int64_t rows) {
+/// `rows` rows of `columns`: tokens where the operator has tokens, as many elements where it has
+/// only a length.
+Arguments with_shape(const Operator& entry, Arguments arguments, std::int64_t rows,
+                     std::int64_t columns) {
   if (takes(entry, "m")) {
     arguments.m = rows;
+    arguments.n = columns;
   } else if (takes(entry, "tokens")) {
     arguments.tokens = rows;
   } else {
-    arguments.n = rows * 4096;
+    arguments.n = rows * columns;
   }
   return arguments;
+}
+
+Arguments with_rows(const Operator& entry, const Arguments& arguments, std::int64_t rows) {
+  return with_shape(entry, arguments, rows, takes(entry, "m") ? arguments.n : 4096);
 }
 
 Problem make(const Operator& entry, const Arguments& arguments) {
@@ -38,35 +47,46 @@ Problem make(const Operator& entry, const Arguments& arguments) {
   return problem;
 }
 
-float parse_eps(const std::string& text) {
-  float eps = 0;
+float parse_number(const char* flag, const std::string& text, float least, const char* allowed) {
+  float number = 0;
   const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, eps);
-  if (error != std::errc() || rest != end || !(eps >= 0) || !std::isfinite(eps)) {
-    throw ArgumentError(
-        fmt::format("--eps: got \"{}\"; allowed: a finite number, 0 or above", text));
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || !(number >= least) || !std::isfinite(number)) {
+    throw ArgumentError(fmt::format("{}: got \"{}\"; allowed: {}", flag, text, allowed));
   }
-  return eps;
+  return number;
 }
 
-/// What a run may vary and the ledger does not know of.
+/// What a run may vary and the book does not print: one flag for each option that an operator may
+/// have.
 std::vector<Flag> run_flags() {
-  return {{"--eps", "X", "added to the mean square, default 1e-6"},
+  return {{"--eps", "X", "added to the mean square or the variance, default 1e-6"},
           {"--rounding", "MODE", "once (default), or before_weight as Hugging Face rounds"},
-          {"--weight-offset", "0|1", "1: multiply by 1 + w (Gemma); default 0"}};
+          {"--weight-offset", "0|1", "1: multiply by 1 + w (Gemma); default 0"},
+          {"--scale", "A", "the a of x * a + b, default 0.7"}};
+}
+
+void refuse_options_not_taken(const Operator& entry, const GivenFlags& given) {
+  std::vector<std::string> taken;
+  for (const std::string_view option : entry.options) taken.push_back(flag_name(option));
+  for (const Flag& flag : run_flags()) {
+    if (!given.contains(flag.name)) continue;
+    if (std::find(taken.begin(), taken.end(), flag.name) != taken.end()) continue;
+    throw ArgumentError(fmt::format("{}: given, but {} does not take it; allowed: {}", flag.name,
+                                    entry.name,
+                                    taken.empty() ? "none" : fmt::format("{}", fmt::join(taken, ", "))));
+  }
 }
 
 void parse_run_flags(const Operator& entry, const GivenFlags& given, Arguments& arguments) {
-  const bool normalises = entry.name.find("norm") != std::string_view::npos;
-  for (const Flag& flag : run_flags()) {
-    if (given.contains(flag.name) && !normalises) {
-      throw ArgumentError(
-          fmt::format("{}: given, but {} does not take it; allowed: an operator "
-                      "that normalises",
-                      flag.name, entry.name));
-    }
+  refuse_options_not_taken(entry, given);
+  if (given.contains("--eps")) {
+    arguments.eps = parse_number("--eps", given.at("--eps"), 0, "a finite number, 0 or above");
   }
-  if (given.contains("--eps")) arguments.eps = parse_eps(given.at("--eps"));
+  if (given.contains("--scale")) {
+    constexpr float least = std::numeric_limits<float>::lowest();
+    arguments.scale = parse_number("--scale", given.at("--scale"), least, "a finite number");
+  }
   constexpr std::string_view roundings[] = {"once", "before_weight"};
   const std::string rounding = value_or(given, "--rounding", "once");
   arguments.rounding = static_cast<Rounding>(parse_choice("--rounding", rounding, roundings));
@@ -76,7 +96,8 @@ void parse_run_flags(const Operator& entry, const GivenFlags& given, Arguments& 
 }
 
 /// Sizes and dtype that a reader's files bring along; a flag that says otherwise is refused.
-void take_sizes(const Files& files, const GivenFlags& given, Arguments& arguments) {
+void take_sizes(const Operator& entry, const Files& files, const GivenFlags& given,
+                Arguments& arguments) {
   const auto size = [&](const char* flag, std::int64_t from_file, std::int64_t& argument) {
     if (given.contains(flag) && argument != from_file) {
       throw ArgumentError(
@@ -88,20 +109,32 @@ void take_sizes(const Files& files, const GivenFlags& given, Arguments& argument
     }
     argument = from_file;
   };
-  if (const auto x = files.find("x"); x != files.end()) {
-    if (x->second.shape().empty()) {
-      throw ArgumentError("--x: got rank 0; allowed: rank 1 or more");
+  for (const std::string name : {"x", "r", "w", "g", "b"}) {  // the first one there tells
+    const auto found = files.find(name);
+    if (found == files.end()) continue;
+    const Array& file = found->second;
+    const bool matrix = takes(entry, "m") && (name == "x" || name == "r");
+    if (file.shape().empty() || (!matrix && file.shape().size() != 1)) {
+      throw ArgumentError(fmt::format("--{}: got rank {}; allowed: rank 1{}", name,
+                                      file.shape().size(), matrix ? " or more" : ""));
     }
-    size("--m", x->second.row_count(), arguments.m);
-    size("--n", x->second.cols(), arguments.n);
-    arguments.dtype = x->second.dtype();
-  } else if (const auto w = files.find("w"); w != files.end()) {
-    if (w->second.shape().size() != 1) {
-      throw ArgumentError(
-          fmt::format("--w: got rank {}; allowed: rank 1", w->second.shape().size()));
-    }
-    size("--n", w->second.cols(), arguments.n);
-    arguments.dtype = w->second.dtype();
+    if (matrix) size("--m", file.row_count(), arguments.m);
+    size("--n", file.cols(), arguments.n);
+    arguments.dtype = file.dtype();
+    return;
+  }
+}
+
+/// A file that is no input of the operator would be ignored: it is refused.
+void refuse_files_not_taken(const Problem& problem, const Files& files) {
+  std::vector<std::string> inputs;
+  for (const TensorSpec& spec : problem.tensors) {
+    if (spec.role == Role::input) inputs.push_back("--" + spec.name);
+  }
+  for (const auto& [name, file] : files) {
+    if (std::find(inputs.begin(), inputs.end(), "--" + name) != inputs.end()) continue;
+    throw ArgumentError(fmt::format("--{}: given, but {} does not take it; allowed: {}", name,
+                                    problem.op, fmt::join(inputs, ", ")));
   }
 }
 
@@ -120,8 +153,10 @@ Problem make_problem(const std::string& op, const GivenFlags& given, const Files
   const Operator& entry = *find_operator(names[parse_choice("--op", op, names)]);
   Arguments arguments = parse_arguments(entry, given);
   parse_run_flags(entry, given, arguments);
-  take_sizes(files, given, arguments);
-  return make(entry, arguments);
+  take_sizes(entry, files, given, arguments);
+  Problem problem = make(entry, arguments);
+  refuse_files_not_taken(problem, files);
+  return problem;
 }
 
 /// Widths that break vector loops: below, at and beyond the lanes of a register, odd, and no
@@ -137,11 +172,10 @@ std::vector<Problem> verification_problems() {
       arguments.dtype = dtype;
       std::int64_t rows = 1;
       for (const std::int64_t n : verified_columns) {
-        arguments.n = n;
-        arguments.m = rows = rows % 23 + 6;
+        rows = rows % 23 + 6;
         arguments.weight_offset = rows % 2;
         arguments.rounding = rows % 3 == 0 ? Rounding::before_weight : Rounding::once;
-        problems.push_back(make(entry, arguments));
+        problems.push_back(make(entry, with_shape(entry, arguments, rows, n)));
       }
     }
   }
@@ -171,7 +205,7 @@ Chapter chapter() {
   chapter.name = "ch13";
   chapter.argument_flags = argument_flags();
   for (const Flag& flag : run_flags()) chapter.argument_flags.push_back(flag);
-  chapter.input_names = {"x", "w"};
+  chapter.input_names = {"x", "r", "w", "g", "b"};
   chapter.make_problem = make_problem;
   chapter.verification_problems = verification_problems;
   chapter.benchmark_problems = benchmark_problems;

@@ -88,6 +88,33 @@ std::int64_t rms_norm_flops(const Arguments& a, std::int64_t mn, Convention conv
   return flops({{4 + a.weight_offset, mn}, {convention == Convention::exact ? 3 : 2, a.m}});
 }
 
+/// What RMSNorm asks of its arguments; returns mn.
+std::int64_t require_rms_norm(const Arguments& a, Convention convention) {
+  require_sizes({{"m", a.m}, {"n", a.n}});
+  require_dtype("dtype", a.dtype, input_dtypes);
+  require_weight_offset(a.weight_offset, convention);
+  return checked_mul({a.m, a.n});
+}
+
+/// RMSNorm of x, [m, n], in six kernels.
+std::vector<Kernel> rms_norm_kernels(const Tensor& x, const Arguments& a, Convention convention) {
+  const std::int64_t mn = x.elements;
+  const std::int64_t divisions = convention == Convention::exact ? a.m : 0;  // the mean's, by n
+  const Tensor w{"w", a.n, a.dtype};
+  const Tensor x2{"x2", mn, a.dtype};
+  const Tensor mean{"mean", a.m, Dtype::float32};
+  const Tensor mean_eps{"mean_eps", a.m, Dtype::float32};
+  const Tensor rstd{"rstd", a.m, Dtype::float32};
+  const Tensor scaled{"scaled", mn, a.dtype};
+  const Tensor y{"y", mn, a.dtype};
+  return {{"x2", {x}, {x2}, mn},
+          {"mean", {x2}, {mean}, flops({{1, mn}, {1, divisions}})},
+          {"mean_eps", {mean}, {mean_eps}, a.m},
+          {"rstd", {mean_eps}, {rstd}, a.m},
+          {"scaled", {x, rstd}, {scaled}, mn},
+          {"y", {scaled, w}, {y}, flops({{1 + a.weight_offset, mn}})}};
+}
+
 /// What the two operators beginning with rms_norm_rope share: tensors, and the stages norm and
 /// rope.
 struct NormRope {
@@ -96,11 +123,8 @@ struct NormRope {
   std::int64_t rope_flops = 0;
 
   NormRope(const Arguments& a, Convention convention) {
-    require_sizes({{"m", a.m}, {"n", a.n}});
-    require_dtype("dtype", a.dtype, input_dtypes);
+    const std::int64_t mn = require_rms_norm(a, convention);
     require_rope_dim(a.rope_dim, a.n);
-    require_weight_offset(a.weight_offset, convention);
-    const std::int64_t mn = checked_mul({a.m, a.n});
     const std::int64_t turned = checked_mul({a.m, a.rope_dim});
     x = {"x", mn, a.dtype};
     w = {"w", a.n, a.dtype};
@@ -132,27 +156,12 @@ Case scale_add_case(const Arguments& a, Convention) {
 }
 
 Case rms_norm_case(const Arguments& a, Convention convention) {
-  require_sizes({{"m", a.m}, {"n", a.n}});
-  require_dtype("dtype", a.dtype, input_dtypes);
-  require_weight_offset(a.weight_offset, convention);
-  const std::int64_t mn = checked_mul({a.m, a.n});
-  const std::int64_t divisions = convention == Convention::exact ? a.m : 0;  // the mean's, by n
+  const std::int64_t mn = require_rms_norm(a, convention);
   const Tensor x{"x", mn, a.dtype};
   const Tensor w{"w", a.n, a.dtype};
-  const Tensor x2{"x2", mn, a.dtype};
-  const Tensor mean{"mean", a.m, Dtype::float32};
-  const Tensor mean_eps{"mean_eps", a.m, Dtype::float32};
-  const Tensor rstd{"rstd", a.m, Dtype::float32};
-  const Tensor scaled{"scaled", mn, a.dtype};
   const Tensor y{"y", mn, a.dtype};
-  const Plan unfused{{{"x2", {x}, {x2}, mn},
-                      {"mean", {x2}, {mean}, flops({{1, mn}, {1, divisions}})},
-                      {"mean_eps", {mean}, {mean_eps}, a.m},
-                      {"rstd", {mean_eps}, {rstd}, a.m},
-                      {"scaled", {x, rstd}, {scaled}, mn},
-                      {"y", {scaled, w}, {y}, flops({{1 + a.weight_offset, mn}})}}};
   const Plan fused{{{"fused", {x, w}, {y}, rms_norm_flops(a, mn, convention)}}};
-  return checked("rms_norm", unfused, fused);
+  return checked("rms_norm", {rms_norm_kernels(x, a, convention)}, fused);
 }
 
 Case layer_norm_case(const Arguments& a, Convention convention) {
@@ -246,6 +255,26 @@ Case rms_norm_rope_quant_case(const Arguments& a, Convention convention) {
                checked_add({stage.norm_flops, stage.rope_flops, quant_flops})};
   if (a.with_y) fused.writes.push_back({"y", mn, a.dtype});
   return checked("rms_norm_rope_quant", unfused, {{fused}});
+}
+
+Case add_rms_norm_case(const Arguments& a, Convention convention) {
+  const std::int64_t mn = require_rms_norm(a, convention);
+  if (convention != Convention::exact) {
+    throw ArgumentError(
+        "convention: got book, which has no add_rms_norm; allowed: exact");
+  }
+  const Tensor x{"x", mn, a.dtype};
+  const Tensor r{"r", mn, a.dtype};
+  const Tensor s{"s", mn, a.dtype};
+  const Tensor w{"w", a.n, a.dtype};
+  const Tensor y{"y", mn, a.dtype};
+  Plan unfused{{{"add", {x, r}, {s}, mn}}};
+  for (Kernel& kernel : rms_norm_kernels(s, a, convention)) {
+    unfused.kernels.push_back(std::move(kernel));
+  }
+  const std::int64_t norm_flops = rms_norm_flops(a, mn, convention);
+  const Plan fused{{{"fused", {x, r, w}, {s, y}, checked_add({mn, norm_flops})}}};
+  return checked("add_rms_norm", unfused, fused);
 }
 
 }  // namespace opbook::ch13

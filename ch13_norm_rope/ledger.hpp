@@ -30,4 +30,7 @@ Case rms_norm_rope_case(const Arguments& arguments, Convention convention);
 /// The same, then quantised with one float32 scale a row or a group of columns.
 Case rms_norm_rope_quant_case(const Arguments& arguments, Convention convention);
 
+/// s = x + r, rounded; y = rms_norm(s); both come out. Under the exact convention alone.
+Case add_rms_norm_case(const Arguments& arguments, Convention convention);
+
 }  // namespace opbook::ch13

@@ -50,12 +50,6 @@ const Field* find_field(std::string_view argument) {
   return found == std::end(fields) ? nullptr : &*found;
 }
 
-std::string flag_name(std::string_view argument) {
-  std::string name = fmt::format("--{}", argument);
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
 std::string flag_names(const Operator& entry) {
   std::vector<std::string> names;
   for (const std::string_view argument : entry.arguments) names.push_back(flag_name(argument));
@@ -107,7 +101,7 @@ std::string in_flags(std::string_view refusal, const Operator& entry, const Argu
   const std::size_t colon = std::min(refusal.find(':'), refusal.size());
   const std::string_view subject = refusal.substr(0, colon);
   std::string flags(subject);
-  if (find_field(subject) != nullptr) flags = flag_name(subject);
+  if (find_field(subject) != nullptr || subject == "convention") flags = flag_name(subject);
   if (subject == "sizes") {  // a product or a sum too large, of all of them
     std::vector<std::string> sizes;
     for (const std::string_view argument : entry.arguments) {
@@ -331,6 +325,12 @@ Outcome run_ledger(const GivenFlags& given) {
 }
 
 }  // namespace
+
+std::string flag_name(std::string_view argument) {
+  std::string name = fmt::format("--{}", argument);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
 
 std::vector<Flag> argument_flags() {
   std::vector<Flag> flags;

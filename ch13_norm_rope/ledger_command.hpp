@@ -2,6 +2,8 @@
 
 // The program's `ledger` subcommand: this chapter's operators on paper, as a table or as JSON.
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "ch13_norm_rope/operators.hpp"
@@ -9,8 +11,11 @@
 
 namespace opbook::ch13 {
 
+/// The flag that sets a field of Arguments: `--rope-dim` for `rope_dim`.
+std::string flag_name(std::string_view argument);
+
 /// The flags that set an operator's arguments, one for each field of Arguments that a reader may
-/// set: `--rope-dim` for `rope_dim`.
+/// set.
 std::vector<Flag> argument_flags();
 
 /// `entry`'s defaults with the given flags laid over them. Throws ArgumentError, naming the flag,

@@ -1,4 +1,5 @@
 #include "ch13_norm_rope/chapter.hpp"
+#include "ch13_norm_rope/errata_command.hpp"
 #include "ch13_norm_rope/ledger_command.hpp"
 #include "common/cli.hpp"
 
@@ -6,7 +7,8 @@ int main(int argc, char** argv) {
   const opbook::Chapter chapter = opbook::ch13::chapter();
   const opbook::Subcommand subcommands[] = {
       opbook::ch13::ledger_subcommand(), opbook::verify_subcommand(chapter),
-      opbook::bench_subcommand(chapter), opbook::show_subcommand(chapter)};
+      opbook::bench_subcommand(chapter), opbook::cache_subcommand(chapter),
+      opbook::show_subcommand(chapter),  opbook::ch13::errata_subcommand()};
   return opbook::run_program(argc, argv, "ch13", "Chapter 13: elementwise, normalisation, RoPE",
                              subcommands);
 }

@@ -21,6 +21,8 @@ struct Operator {
   /// The operator at one size, ready to run on the CPU; nullptr while it exists on paper only.
   /// Throws ArgumentError as make_case does.
   Problem (*make_problem)(const Arguments&);
+  /// The fields of Arguments that change its result and that the book does not print.
+  std::vector<std::string_view> options = {};
 };
 
 std::span<const Operator> operators();

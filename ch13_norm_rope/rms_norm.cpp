@@ -1,8 +1,6 @@
 #include "ch13_norm_rope/rms_norm.hpp"
 
-#include <cmath>
-#include <string>
-
+#include "ch13_norm_rope/rms_norm_row.hpp"
 #include "common/checks.hpp"
 #include "common/replay.hpp"
 
@@ -16,25 +14,7 @@ void check(Rows<const T> x, Row<const T> w, Rows<T> y, const RmsNormOptions& opt
   require_distinct_rows("y", y);
   require_no_partial_overlap("y", y, "x", x);
   require_no_overlap("y", y, "w", contiguous_rows(w.data, 1, w.size));
-  if (!(options.eps >= 0 && std::isfinite(options.eps))) {
-    throw ArgumentError("eps: got " + std::to_string(options.eps) +
-                        "; allowed: a finite number, 0 or above");
-  }
-  if (options.weight_offset != 0 && options.weight_offset != 1) {
-    throw ArgumentError("weight_offset: got " + std::to_string(options.weight_offset) +
-                        "; allowed: 0, 1");
-  }
-}
-
-/// The vector [m] seen as m rows of one, for kernels that make one number of each row.
-template <class T>
-Rows<T> one_a_row(Row<T> vector) {
-  return contiguous_rows(vector.data, vector.size, 1);
-}
-/// The vector [m] seen as one row, for kernels that map it element by element.
-template <class T>
-Rows<T> one_row(Row<T> vector) {
-  return contiguous_rows(vector.data, 1, vector.size);
+  require_options(options);
 }
 
 }  // namespace
@@ -89,22 +69,8 @@ void rms_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
               Row<const std::type_identity_t<T>> w, Rows<T> y, const RmsNormOptions& options) {
   check<T>(x, w, y, options);
   if (x.rows() == 0 || x.cols == 0) return;
-  const float n = static_cast<float>(x.cols);
-  const float eps = options.eps;
-
   backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {
-    const auto rstd = rsqrt(row.sum(x.row(i), [](auto v) { return v * v; }) / n + eps);
-    const auto apply = [&](auto f) { row.map(y.row(i), f, x.row(i), w); };
-    const bool once = options.rounding == Rounding::once;
-    if (options.weight_offset == 0 && once) {
-      apply([=](auto v, auto g) { return v * rstd * g; });
-    } else if (options.weight_offset == 0) {
-      apply([=](auto v, auto g) { return round_through<T>(v * rstd) * g; });
-    } else if (once) {
-      apply([=](auto v, auto g) { return v * rstd * (1.0f + g); });
-    } else {
-      apply([=](auto v, auto g) { return round_through<T>(v * rstd) * (1.0f + g); });
-    }
+    rms_norm_row(row, y.row(i), x.row(i), w, options);
   });
 }
 

@@ -86,7 +86,9 @@ std::vector<ResultRow> bench_problem(const Problem& problem, Tensors& tensors,
       row.share_of_converting_copy_lo = converting.low;
       row.share_of_converting_copy_hi = converting.high;
     }
-    add_replay(row, replay_problem(problem, kind, tensors));
+    CacheCurve curve;
+    add_replay(row, replay_problem(problem, kind, tensors, &curve));
+    row.cache_model_bytes = curve.traffic(llc_bytes).moved_bytes();
     rows.push_back(row);
   }
   return rows;

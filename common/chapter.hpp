@@ -1,6 +1,6 @@
 #pragma once
 
-// What the subcommands that run operators (verify, bench, show) need to know of a chapter, and the
+// What the subcommands that run operators (verify, bench, cache, show) need to know of a chapter, and the
 // subcommands themselves, the same in every chapter's program.
 
 #include <cstdint>
@@ -53,6 +53,10 @@ Subcommand verify_subcommand(const Chapter& chapter);
 /// `bench [--op OP, with its arguments' flags] [--quick] [--out FILE] [--json]`: both plans against
 /// the clock, written as results.
 Subcommand bench_subcommand(const Chapter& chapter);
+
+/// `cache [--op OP, with its arguments' flags] [--json]`: memory traffic of both plans by the size of
+/// the cache, from one replay.
+Subcommand cache_subcommand(const Chapter& chapter);
 
 /// `show [--results FILE]`: results as a table: ledger, replay, counters, clock.
 Subcommand show_subcommand(const Chapter& chapter);

@@ -2,6 +2,7 @@
 
 // What every operator asks of its tensors before it touches them. All throw ArgumentError.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,6 +19,14 @@ void require_size(const char* argument, Row<T> row, std::int64_t size) {
   if (row.size != size) {
     throw ArgumentError(std::string(argument) + ": got " + std::to_string(row.size) +
                         " elements; allowed: " + std::to_string(size));
+  }
+}
+
+/// eps, added to a mean square or a variance, must be finite and not negative.
+inline void require_eps(float eps) {
+  if (!(eps >= 0 && std::isfinite(eps))) {
+    throw ArgumentError("eps: got " + std::to_string(eps) +
+                        "; allowed: a finite number, 0 or above");
   }
 }
 

@@ -1,5 +1,7 @@
 #include "common/problem.hpp"
 
+#include <algorithm>
+
 #include "common/error.hpp"
 
 namespace opbook {
@@ -26,6 +28,53 @@ const Array& Tensors::at(std::string_view name) const {
   return const_cast<Tensors*>(this)->at(name);
 }
 
+void Tensors::pad_rows(std::int64_t gap) {
+  for (const auto& [name, array] : arrays_) {
+    if (array.shape().size() < 2) continue;
+    const std::vector<std::int64_t> shape = {array.row_count(), array.cols() + gap};
+    padded_.insert_or_assign(name, Array(name, array.dtype(), shape));
+  }
+}
+
+void Tensors::scatter() {
+  for (auto& [name, copy] : padded_) {
+    const Array& array = at(name);
+    copy.poison();
+    const std::int64_t row = array.cols() * size_of(array.dtype());
+    const std::int64_t step = copy.cols() * size_of(array.dtype());
+    for (std::int64_t i = 0; i < array.row_count(); ++i) {
+      std::copy_n(array.raw() + i * row, row, copy.raw() + i * step);
+    }
+  }
+}
+
+void Tensors::gather() {
+  for (auto& [name, copy] : padded_) {
+    Array& array = at(name);
+    const std::int64_t row = array.cols() * size_of(array.dtype());
+    const std::int64_t step = copy.cols() * size_of(array.dtype());
+    for (std::int64_t i = 0; i < array.row_count(); ++i) {
+      std::copy_n(copy.raw() + i * step, row, array.raw() + i * row);
+    }
+  }
+}
+
+bool Tensors::gaps_intact() const {
+  for (const auto& [name, copy] : padded_) {
+    const Array& array = at(name);
+    const std::int64_t row = array.cols() * size_of(array.dtype());
+    const std::int64_t step = copy.cols() * size_of(array.dtype());
+    for (std::int64_t i = 0; i < array.row_count(); ++i) {
+      const std::byte* const gap = copy.raw() + i * step + row;
+      const bool intact = std::all_of(gap, gap + step - row,
+                                      [](std::byte byte) { return byte == std::byte{0xFF}; });
+      if (!intact) return false;
+    }
+    if (!copy.guards_intact()) return false;
+  }
+  return true;
+}
+
 Verdict judge(const Check& check, const Tensors& tensors) {
   const Array& actual = tensors.at(check.tensor);
   return check.bits ? compare_bits(actual, *check.bits)
@@ -44,8 +93,9 @@ void poison_results(const Problem& problem, Tensors& tensors) {
   }
 }
 
-std::vector<KernelCount> replay_problem(const Problem& problem, PlanKind plan, Tensors& tensors) {
-  Meter meter;
+std::vector<KernelCount> replay_problem(const Problem& problem, PlanKind plan, Tensors& tensors,
+                                        CacheCurve* curve) {
+  Meter meter(curve);
   for (const TensorSpec& spec : problem.tensors) {
     if (spec.role == Role::witness) continue;
     const Array& array = tensors.at(spec.name);

@@ -3,6 +3,7 @@
 // An operator at one size, ready to be run, counted, checked and timed: what verify_problem.hpp and
 // bench_problem.hpp need to know about it, and nothing that only its chapter does.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -48,9 +49,21 @@ class Tensors {
   auto begin() const { return arrays_.begin(); }
   auto end() const { return arrays_.end(); }
 
+  /// From now on rows() reaches a second copy of each matrix, whose rows lie `gap` elements apart:
+  /// the same operator on strided views. scatter() copies the arrays into it, gather() back.
+  void pad_rows(std::int64_t gap);
+  void scatter();
+  void gather();
+  /// False once anything wrote between the rows of a padded copy, or beyond its ends.
+  bool gaps_intact() const;
+
   template <class T>
   Rows<T> rows(std::string_view name) {
-    return at(name).rows<T>();
+    Array& array = at(name);
+    const auto found = padded_.find(name);
+    if (found == padded_.end()) return array.rows<T>();
+    Array& copy = found->second;
+    return strided_rows(copy.data<T>(), array.row_count(), array.cols(), copy.cols());
   }
   template <class T>
   Row<T> row(std::string_view name) {
@@ -59,6 +72,7 @@ class Tensors {
 
  private:
   std::map<std::string, Array, std::less<>> arrays_;
+  std::map<std::string, Array, std::less<>> padded_;
 };
 
 /// What a kernel's output must be: by the double-precision reference within a tolerance, or, where
@@ -67,7 +81,7 @@ struct Check {
   std::string tensor;
   Expected expected;
   double tolerance_ulp = 0.5;
-  std::shared_ptr<const Array> bits;
+  std::shared_ptr<const Array> bits = nullptr;
 };
 Verdict judge(const Check& check, const Tensors& tensors);
 
@@ -87,6 +101,12 @@ struct Problem {
   /// The same operator, columns and options with another number of rows.
   std::function<Problem(std::int64_t rows)> with_rows;
 
+  /// Bytes of one row of x: an operator without rows works on 4096 elements at a time.
+  std::int64_t row_bytes() const {
+    const std::int64_t columns =
+        shape.size() == 1 ? std::min<std::int64_t>(shape[0], 4096) : shape.back();
+    return columns * size_of(dtype);
+  }
   const Plan& plan(PlanKind kind) const {
     return kind == PlanKind::fused ? ledger.fused : ledger.unfused;
   }
@@ -97,7 +117,9 @@ void fill_inputs(const Problem& problem, Tensors& tensors, std::uint64_t seed);
 /// Poisons all that the operator is to write.
 void poison_results(const Problem& problem, Tensors& tensors);
 
-/// Runs one plan on the metered backend; the counts of its kernels, in order.
-std::vector<KernelCount> replay_problem(const Problem& problem, PlanKind plan, Tensors& tensors);
+/// Runs one plan on the metered backend; the counts of its kernels, in order. `curve`, if given,
+/// sees the whole plan's trace.
+std::vector<KernelCount> replay_problem(const Problem& problem, PlanKind plan, Tensors& tensors,
+                                        CacheCurve* curve = nullptr);
 
 }  // namespace opbook

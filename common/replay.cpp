@@ -76,6 +76,7 @@ void Meter::end_kernel() {
 
 void Meter::read(const void* from, std::int64_t bytes) {
   for_lines(from, bytes, [this](std::size_t tensor, std::int64_t line, std::uint64_t touched) {
+    if (curve_ != nullptr) curve_->read(line);
     const bool hit = cache_.touch(line);
     if (!hit && read_bits_[line] != 0) {
       const Span& span = spans_[tensor];
@@ -88,6 +89,7 @@ void Meter::read(const void* from, std::int64_t bytes) {
 
 void Meter::write(const void* to, std::int64_t bytes) {
   for_lines(to, bytes, [this](std::size_t, std::int64_t line, std::uint64_t touched) {
+    if (curve_ != nullptr) curve_->write(line);
     cache_.touch(line);
     written_bits_[line] |= touched;
   });

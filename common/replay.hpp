@@ -7,8 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/cache_model.hpp"
@@ -44,6 +46,9 @@ struct KernelCount {
 /// a CheckFailed, not a silent zero.
 class Meter {
  public:
+  /// Every line touched is also told to `curve`, if there is one; it outlives the meter.
+  explicit Meter(CacheCurve* curve = nullptr) : curve_(curve) {}
+
   /// Declares `bytes` bytes at `first` as a tensor; a strided one is declared with its gaps, of
   /// which only what is touched counts. Throws ArgumentError where two tensors overlap, unless they
   /// are the same memory: y written over x goes by the first name.
@@ -75,6 +80,7 @@ class Meter {
   template <class Visit>
   void for_lines(const void* at, std::int64_t bytes, Visit visit);
 
+  CacheCurve* curve_;
   std::vector<Span> spans_;
   std::vector<OnChip> scratch_;
   std::vector<std::uint64_t> read_bits_, written_bits_;  // one bit a byte, one word a line
@@ -172,6 +178,11 @@ class MeteredRow {
     y.data[i] = value.value;
     write(y, i, i + 1);
   }
+  template <class Index>
+  std::int64_t index(Row<const Index> x, std::int64_t i) {
+    read(x, i, i + 1);
+    return x.data[i];
+  }
 
  private:
   // Accesses are reported sixteen elements at a time: at most a line, so that the cache model sees
@@ -201,13 +212,26 @@ class Metered {
  public:
   explicit Metered(Meter& meter) : meter_(meter) {}
 
+  /// The same meter, with `after_row` called after each row of a kernel, which gets the input's row
+  /// and the number of rows to come. It adds traffic to an operator that is right: how the tests of
+  /// the tests know that traffic is noticed.
+  using AfterRow =
+      std::function<void(Meter&, const void* row, std::int64_t bytes, std::int64_t rows_left)>;
+  Metered with(AfterRow after_row) const {
+    Metered wasteful(meter_);
+    wasteful.after_row_ = std::move(after_row);
+    return wasteful;
+  }
+
   template <class T, class U, class Body>
   void kernel(const char* name, Rows<const T> in, Rows<U> /*out*/, Body body) {
     meter_.begin_kernel(name);
     MeteredRow row(meter_);
+    const std::int64_t row_bytes = in.cols * static_cast<std::int64_t>(sizeof(T));
     for (std::int64_t i = 0; i < in.rows(); ++i) {
       row.begin_row();
       body(row, i);
+      if (after_row_) after_row_(meter_, in.row(i).data, row_bytes, in.rows() - 1 - i);
     }
     meter_.leave_row();
     meter_.end_kernel();
@@ -215,6 +239,7 @@ class Metered {
 
  private:
   Meter& meter_;
+  AfterRow after_row_;
 };
 
 }  // namespace opbook

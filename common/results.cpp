@@ -60,6 +60,7 @@ void visit_row(Row& row, Visit visit) {
   visit("replay_flops", row.replay_flops);
   visit("refetched_bytes", row.refetched_bytes);
   visit("on_chip_bytes", row.on_chip_bytes);
+  visit("cache_model_bytes", row.cache_model_bytes);
   visit("dram_bytes", row.dram_bytes);
   visit("counters_note", row.counters_note);
 }

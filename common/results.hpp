@@ -49,6 +49,8 @@ struct ResultRow {
   std::optional<std::int64_t> replay_flops;
   std::optional<std::int64_t> refetched_bytes;
   std::optional<std::int64_t> on_chip_bytes;
+  /// What the cache model says of a cache as large as this machine's last level.
+  std::optional<std::int64_t> cache_model_bytes;
   std::optional<std::int64_t> dram_bytes;    ///< what the hardware counted
   std::optional<std::string> counters_note;  ///< why dram_bytes is empty
 };

@@ -41,6 +41,10 @@ struct Rows {
   Row<T> row(std::int64_t i) const {
     return {data + (i / inner) * outer_stride + (i % inner) * inner_stride, cols};
   }
+  /// The same without a division: row j of the inner ones, under outer row i.
+  Row<T> row(std::int64_t i, std::int64_t j) const {
+    return {data + i * outer_stride + j * inner_stride, cols};
+  }
 };
 
 /// An [m, n] matrix whose rows lie `stride` elements apart.
@@ -53,6 +57,18 @@ Rows<T> strided_rows(T* data, std::int64_t m, std::int64_t n, std::int64_t strid
 template <class T>
 Rows<T> contiguous_rows(T* data, std::int64_t m, std::int64_t n) {
   return strided_rows(data, m, n, n);
+}
+
+/// A vector [m] seen as m rows of one, for kernels that make one number of each row.
+template <class T>
+Rows<T> one_a_row(Row<T> vector) {
+  return contiguous_rows(vector.data, vector.size, 1);
+}
+
+/// A vector [m] seen as one row, for kernels that map it element by element.
+template <class T>
+Rows<T> one_row(Row<T> vector) {
+  return contiguous_rows(vector.data, 1, vector.size);
 }
 
 }  // namespace opbook

@@ -63,8 +63,14 @@ std::string ratios(const Results& results) {
     const double on_paper = static_cast<double>(unfused.bytes) / static_cast<double>(fused.bytes);
     const double by_clock = unfused.median_us / fused.median_us;
     const double apart = by_clock / on_paper - 1;
-    text += fmt::format("{} {}: fusion saves {:.2f}x by the ledger, {:.2f}x by the clock", fused.op,
-                        fused.dtype, on_paper, by_clock);
+    std::string by_model;
+    if (unfused.cache_model_bytes && fused.cache_model_bytes) {
+      by_model = fmt::format(", {:.2f}x by the cache model",
+                             static_cast<double>(*unfused.cache_model_bytes) /
+                                 static_cast<double>(*fused.cache_model_bytes));
+    }
+    text += fmt::format("{} {}: fusion saves {:.2f}x by the ledger{}, {:.2f}x by the clock",
+                        fused.op, fused.dtype, on_paper, by_model, by_clock);
     if (std::fabs(apart) <= 0.15) {
       text += ".\n";
     } else {

@@ -21,8 +21,9 @@ struct Finding {
 
 /// Runs both plans on the fast backend and holds every kernel's output against the reference, on
 /// the inputs that the kernel really got; then replays both plans, which must give the same bits
-/// and the exact ledger's bytes and FLOPs. Inputs must come out untouched, guards intact.
-/// `tensors` holds the inputs, and afterwards the fused plan's outputs.
+/// and the exact ledger's bytes and FLOPs; rows up to 32 KiB must not be fetched twice. Inputs must
+/// come out untouched, guards intact. `tensors` holds the inputs, and afterwards the fused plan's
+/// outputs.
 std::vector<Finding> verify_problem(const Problem& problem, Tensors& tensors, Fast& fast);
 
 /// The largest error, in ulps, of the unfused plan's final outputs against the fused plan's

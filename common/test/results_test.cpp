@@ -52,6 +52,7 @@ ResultRow full_row() {
   row.replay_flops = 3;
   row.refetched_bytes = 0;
   row.on_chip_bytes = 16384;
+  row.cache_model_bytes = 4;
   row.dram_bytes = std::numeric_limits<std::int64_t>::max();
   row.counters_note = "";
   return row;
@@ -145,7 +146,7 @@ TEST_CASE("a row's optional fields stand under their own names", "[results]") {
   const json optional = json::parse(R"({
     "share_of_converting_copy": 0.95, "share_of_converting_copy_lo": 0.94,
     "share_of_converting_copy_hi": 0.96, "replay_read_bytes": 1, "replay_write_bytes": 2,
-    "replay_flops": 3, "refetched_bytes": 0, "on_chip_bytes": 16384,
+    "replay_flops": 3, "refetched_bytes": 0, "on_chip_bytes": 16384, "cache_model_bytes": 4,
     "dram_bytes": 9223372036854775807, "counters_note": ""})");
   REQUIRE(row.size() == 18 + optional.size());
   for (const auto& item : optional.items()) {

@@ -1,0 +1,61 @@
+#include "ch13_norm_rope/rms_norm_rope.hpp"
+
+#include "ch13_norm_rope/row_steps.hpp"
+#include "common/checks.hpp"
+#include "common/replay.hpp"
+
+namespace opbook::ch13::cpu {
+
+template <class Backend, class T>
+void rms_norm_rope_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
+                           Row<const std::type_identity_t<T>> w,
+                           const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y,
+                           Rows<std::type_identity_t<T>> normed, const RmsNormOptions& options) {
+  const NormRope<T> in{x, w, tables, options};
+  in.check();
+  in.check_output("y", y);
+  in.check_output("normed", normed);
+  if (x.rows() == 0 || x.cols == 0) return;
+
+  in.norm_kernel(backend, normed);
+  in.rope_kernel(backend, normed, y);
+}
+
+template <class Backend, class T>
+void rms_norm_rope(Backend& backend, Rows<const std::type_identity_t<T>> x,
+                   Row<const std::type_identity_t<T>> w,
+                   const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y,
+                   const RmsNormOptions& options) {
+  const NormRope<T> in{x, w, tables, options};
+  in.check();
+  in.check_output("y", y);
+  if (x.rows() == 0 || x.cols == 0) return;
+
+  backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {
+    const auto rstd = reciprocal_rms<T>(row, x.row(i), options.eps);
+    const auto normalise_to = [&](auto to, std::int64_t begin) {
+      normalise<T>(row, to, x.row(i).slice(begin, to.size), w.slice(begin, to.size), rstd, options);
+    };
+    normalise_to(y.row(i).slice(0, in.kept()), 0);
+    // Scratch of T: what turns is the rounded value.
+    const auto tail = row.template scratch<T>(in.turned());
+    normalise_to(tail, in.kept());
+    in.rotate_tail(row, i, y.row(i), tail);
+  });
+}
+
+#define OPBOOK_INSTANTIATE(Backend, T)                                                           \
+  template void rms_norm_rope<Backend, T>(Backend&, Rows<const T>, Row<const T>,                 \
+                                          const RopeTables<T>&, Rows<T>, const RmsNormOptions&); \
+  template void rms_norm_rope_unfused<Backend, T>(Backend&, Rows<const T>, Row<const T>,         \
+                                                  const RopeTables<T>&, Rows<T>, Rows<T>,        \
+                                                  const RmsNormOptions&);
+OPBOOK_INSTANTIATE(Fast, float)
+OPBOOK_INSTANTIATE(Fast, float16)
+OPBOOK_INSTANTIATE(Fast, bfloat16)
+OPBOOK_INSTANTIATE(Metered, float)
+OPBOOK_INSTANTIATE(Metered, float16)
+OPBOOK_INSTANTIATE(Metered, bfloat16)
+#undef OPBOOK_INSTANTIATE
+
+}  // namespace opbook::ch13::cpu

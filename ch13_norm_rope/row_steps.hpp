@@ -1,0 +1,78 @@
+#pragma once
+
+// What rms_norm_rope and rms_norm_rope_quant share: their inputs with the checks, the kernels
+// "norm" and "rope" of their unfused plans, and the rotation of a row's last columns.
+
+#include <cstdint>
+#include <string>
+
+#include "ch13_norm_rope/rms_norm_row.hpp"
+#include "common/checks.hpp"
+#include "common/rotation.hpp"
+#include "common/rows.hpp"
+
+namespace opbook::ch13::cpu {
+
+/// The inputs of an RMSNorm whose last columns turn; a row of x is a token.
+template <class T>
+struct NormRope {
+  Rows<const T> x;  ///< [..., n]
+  Row<const T> w;   ///< [n]
+  RopeTables<T> tables;
+  RmsNormOptions options;
+
+  /// Columns that turn, the last ones, and those before them.
+  std::int64_t turned() const { return tables.rope_dim(); }
+  std::int64_t kept() const { return x.cols - turned(); }
+
+  /// Throws ArgumentError for inputs that do not go together.
+  void check() const {
+    require_size("w", w, x.cols);
+    if (kept() < 0) {
+      throw ArgumentError("cos: got " + std::to_string(tables.cos.cols) +
+                          " columns; allowed: at most " + std::to_string(x.cols / 2) +
+                          ", half of x's");
+    }
+    require_rope_tables(tables, x.rows());
+    require_options(options);
+  }
+
+  /// `y` must be of x's shape, and x exactly or apart from every input. Throws ArgumentError.
+  template <class U>
+  void check_output(const char* name, Rows<U> y) const {
+    require_shape(name, y, x.rows(), x.cols);
+    require_distinct_rows(name, y);
+    require_no_partial_overlap(name, y, "x", x);
+    require_no_overlap(name, y, "w", one_row(w));
+    require_apart_from_tables(name, y, tables);
+  }
+
+  /// The last columns of `from`, turned by the angles of row i and rounded, as those of `to`.
+  template <class Primitives, class Out>
+  void rotate_tail(Primitives& row, std::int64_t i, Out to, Row<const T> from) const {
+    if (turned() == 0) return;
+    const std::int64_t at = tables.positions.table_row(row, i);
+    rotate(row, to.slice(kept(), turned()), from.slice(kept(), turned()), tables.cos.row(at),
+           tables.sin.row(at));
+  }
+
+  /// normed = rms_norm(x, w).
+  template <class Backend>
+  void norm_kernel(Backend& backend, Rows<T> normed) const {
+    backend.kernel("norm", x, normed, [in = *this, normed](auto& row, std::int64_t i) {
+      rms_norm_row<T>(row, normed.row(i), in.x.row(i), in.w, in.options);
+    });
+  }
+
+  /// y = normed with its last columns turned; all the others pass through.
+  template <class Backend>
+  void rope_kernel(Backend& backend, Rows<const T> normed, Rows<T> y) const {
+    backend.kernel("rope", normed, y, [in = *this, normed, y](auto& row, std::int64_t i) {
+      const auto copy = [](auto v) { return v; };
+      row.map(y.row(i).slice(0, in.kept()), copy, normed.row(i).slice(0, in.kept()));
+      in.rotate_tail(row, i, y.row(i), normed.row(i));
+    });
+  }
+};
+
+}  // namespace opbook::ch13::cpu

@@ -1,0 +1,79 @@
+#include "ch13_norm_rope/scale_add.hpp"
+
+#include <algorithm>
+
+#include "common/checks.hpp"
+#include "common/replay.hpp"
+
+namespace opbook::ch13::cpu {
+namespace {
+
+template <class T>
+void check(Row<const T> x, Row<const T> b, Row<T> y) {
+  require_size("b", b, x.size);
+  require_size("y", y, x.size);
+  require_no_partial_overlap("y", one_row(y), "x", one_row(x));
+  require_no_partial_overlap("y", one_row(y), "b", one_row(b));
+}
+
+// A vector is worked on in pieces that the threads share: 16 KiB of float32 each, so that all three
+// of a piece's operands stay near the core.
+constexpr std::int64_t piece = 4096;
+
+/// The pieces as rows. The last may be shorter than the view says: piece_of() cuts it.
+template <class T>
+Rows<T> in_pieces(Row<T> vector) {
+  return strided_rows(vector.data, (vector.size + piece - 1) / piece, piece, piece);
+}
+
+template <class T>
+Row<T> piece_of(Row<T> vector, std::int64_t i) {
+  return vector.slice(i * piece, std::min(piece, vector.size - i * piece));
+}
+
+}  // namespace
+
+template <class Backend, class T>
+void scale_add_unfused(Backend& backend, Row<const std::type_identity_t<T>> x, float a,
+                       Row<const std::type_identity_t<T>> b, Row<T> y,
+                       Row<std::type_identity_t<T>> t) {
+  check<T>(x, b, y);
+  require_size("t", t, x.size);
+  if (x.size == 0) return;
+
+  backend.kernel("t", in_pieces(x), in_pieces(t), [=](auto& row, std::int64_t i) {
+    row.map(piece_of(t, i), [=](auto v) { return v * a; }, piece_of(x, i));
+  });
+  const Row<const T> scaled = t;
+  backend.kernel("y", in_pieces(scaled), in_pieces(y), [=](auto& row, std::int64_t i) {
+    row.map(
+        piece_of(y, i), [](auto v, auto c) { return v + c; }, piece_of(scaled, i), piece_of(b, i));
+  });
+}
+
+template <class Backend, class T>
+void scale_add(Backend& backend, Row<const std::type_identity_t<T>> x, float a,
+               Row<const std::type_identity_t<T>> b, Row<T> y) {
+  check<T>(x, b, y);
+  if (x.size == 0) return;
+
+  backend.kernel("fused", in_pieces(x), in_pieces(y), [=](auto& row, std::int64_t i) {
+    row.map(
+        piece_of(y, i), [=](auto v, auto c) { return fma(v, a, c); }, piece_of(x, i),
+        piece_of(b, i));
+  });
+}
+
+#define OPBOOK_INSTANTIATE(Backend, T)                                                         \
+  template void scale_add<Backend, T>(Backend&, Row<const T>, float, Row<const T>, Row<T>);    \
+  template void scale_add_unfused<Backend, T>(Backend&, Row<const T>, float, Row<const T>, Row<T>, \
+                                              Row<T>);
+OPBOOK_INSTANTIATE(Fast, float)
+OPBOOK_INSTANTIATE(Fast, float16)
+OPBOOK_INSTANTIATE(Fast, bfloat16)
+OPBOOK_INSTANTIATE(Metered, float)
+OPBOOK_INSTANTIATE(Metered, float16)
+OPBOOK_INSTANTIATE(Metered, bfloat16)
+#undef OPBOOK_INSTANTIATE
+
+}  // namespace opbook::ch13::cpu

@@ -1,0 +1,194 @@
+// A test of the tests: operators with a fault built in, each of which verification must catch, at
+// shapes of more than 1 MiB with rows under 32 KiB. Values catch the wrong results; replay catches
+// the two that are right and move too much.
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ch13_norm_rope/operators.hpp"
+#include "common/verify_problem.hpp"
+
+using namespace opbook;
+using namespace opbook::ch13;
+
+namespace {
+
+struct Mutant {
+  std::string name;
+  Problem problem;
+};
+
+/// A mutant that runs, in both plans, what `other` runs, and is held to what `right` promises.
+Mutant swapped(std::string name, Problem right, const Problem& other) {
+  right.run = other.run;
+  right.replay = other.replay;
+  return {std::move(name), std::move(right)};
+}
+
+/// A mutant that runs as it should and then damages an output.
+Mutant damaged(std::string name, const Problem& right, std::function<void(Tensors&)> damage) {
+  Problem mutant = right;
+  mutant.run = [=](Fast& fast, PlanKind plan, Tensors& tensors) {
+    right.run(fast, plan, tensors);
+    damage(tensors);
+  };
+  mutant.replay = [=](Metered& metered, PlanKind plan, Tensors& tensors) {
+    right.replay(metered, plan, tensors);
+    damage(tensors);
+  };
+  return {std::move(name), std::move(mutant)};
+}
+
+const TensorSpec& first_output(const Problem& problem) {
+  return *std::find_if(problem.tensors.begin(), problem.tensors.end(),
+                       [](const TensorSpec& spec) { return spec.role == Role::output; });
+}
+
+/// The last elements of each row left as they were before: what a vector loop without a tail does.
+void skip_tail(Tensors& tensors, const TensorSpec& spec) {
+  Array& array = tensors.at(spec.name);
+  const std::int64_t row = array.cols() * size_of(array.dtype());
+  const std::int64_t tail = std::min<std::int64_t>(row, 3 * size_of(array.dtype()));
+  for (std::int64_t i = 0; i < array.row_count(); ++i) {
+    std::memset(array.raw() + (i + 1) * row - tail, 0xFF, tail);
+  }
+}
+
+/// One element one representable step further from zero.
+void one_step_off(Tensors& tensors, const TensorSpec& spec) {
+  Array& array = tensors.at(spec.name);
+  std::byte* const at = array.raw() + array.elements() / 2 * size_of(array.dtype());
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, at, size_of(array.dtype()));
+  ++bits;
+  std::memcpy(at, &bits, size_of(array.dtype()));
+}
+
+void swap_first_rows(Tensors& tensors, const TensorSpec& spec) {
+  Array& array = tensors.at(spec.name);
+  const std::int64_t row = array.bytes() / std::max<std::int64_t>(2, array.row_count());
+  std::swap_ranges(array.raw(), array.raw() + row, array.raw() + row);
+}
+
+bool is_caught(const Problem& problem) {
+  Tensors tensors(problem.tensors);
+  fill_inputs(problem, tensors, 5);
+  Fast fast;
+  return !all_pass(verify_problem(problem, tensors, fast));
+}
+
+Arguments small_but_real(const Operator& op) {
+  Arguments arguments = op.defaults;
+  arguments.dtype = Dtype::bfloat16;
+  arguments.m = 300;
+  arguments.n = 2052;  // no multiple of 32: there is a tail
+  arguments.tokens = 150;
+  arguments.heads = 16;
+  if (op.name == "scale_add") arguments.n = 800'003;
+  return arguments;
+}
+
+std::vector<Mutant> faulty_mutants_of(const Operator& op) {
+  const Arguments arguments = small_but_real(op);
+  const Problem right = op.make_problem(arguments);
+  const auto with = [&](auto change) {
+    Arguments changed = arguments;
+    change(changed);
+    return op.make_problem(changed);
+  };
+  const TensorSpec output = first_output(right);
+
+  std::vector<Mutant> mutants;
+  mutants.push_back(damaged("a skipped tail", right, [=](Tensors& t) { skip_tail(t, output); }));
+  mutants.push_back(
+      damaged("two rows exchanged", right, [=](Tensors& t) { swap_first_rows(t, output); }));
+  mutants.push_back(
+      damaged("one element one step off", right, [=](Tensors& t) { one_step_off(t, output); }));
+  const bool norm = op.name.find("norm") != std::string_view::npos;
+  if (norm) {
+    mutants.push_back(swapped("a wrong eps", right, with([](Arguments& a) { a.eps = 1e-5f; })));
+  }
+  if (op.name == "rms_norm") {
+    const auto rounded_twice = [](Arguments& a) { a.rounding = Rounding::before_weight; };
+    mutants.push_back(swapped("a rounding left out", with(rounded_twice), right));
+    mutants.push_back(swapped("a rounding too many", right, with(rounded_twice)));
+  }
+  if (op.name.find("rms_norm") != std::string_view::npos) {
+    mutants.push_back(swapped("the weight's offset left out",
+                              with([](Arguments& a) { a.weight_offset = 1; }), right));
+  }
+  for (const TensorSpec& spec : right.tensors) {
+    if (spec.name == "scale") {
+      mutants.push_back(
+          damaged("a scale off by one ulp", right, [=](Tensors& t) { one_step_off(t, spec); }));
+    }
+  }
+  return mutants;
+}
+
+/// A mutant whose values are right and whose traffic is not: `excess` is added after each row.
+Mutant wasteful(std::string name, const Problem& right, Metered::AfterRow excess) {
+  Problem mutant = right;
+  mutant.replay = [=](Metered& metered, PlanKind plan, Tensors& tensors) {
+    Metered wasting = metered.with(excess);
+    right.replay(wasting, plan, tensors);
+  };
+  return {std::move(name), std::move(mutant)};
+}
+
+std::vector<Mutant> wasteful_mutants_of(const Problem& right) {
+  // Once through, then again over all that was read: by then nothing of it is in the cache.
+  using RowBytes = std::pair<const void*, std::int64_t>;
+  const auto second_pass = [rows = std::vector<RowBytes>()](Meter& meter, const void* row,
+                                                            std::int64_t bytes,
+                                                            std::int64_t rows_left) mutable {
+    rows.emplace_back(row, bytes);
+    if (rows_left > 0) return;
+    for (const auto& [again, size] : rows) meter.read(again, size);
+    rows.clear();
+  };
+  // A tensor of the input's size, row by row written and read back.
+  const auto scratch_tensor = [memory = std::make_shared<std::vector<std::byte>>(), row_index = 0](
+                                  Meter& meter, const void*, std::int64_t bytes,
+                                  std::int64_t rows_left) mutable {
+    if (row_index == 0) {
+      memory = std::make_shared<std::vector<std::byte>>(bytes * (rows_left + 1));
+      meter.declare("scratch", memory->data(), bytes * (rows_left + 1));
+    }
+    meter.write(memory->data() + row_index * bytes, bytes);
+    meter.read(memory->data() + row_index * bytes, bytes);
+    row_index = rows_left == 0 ? 0 : row_index + 1;
+  };
+  std::vector<Mutant> mutants;
+  mutants.push_back(wasteful("a second pass over the whole input", right, second_pass));
+  mutants.push_back(wasteful("a tensor of the input's size between", right, scratch_tensor));
+  return mutants;
+}
+
+}  // namespace
+
+TEST_CASE("operators without a fault pass at the mutants' shapes", "[mutants]") {
+  for (const Operator& op : operators()) {
+    INFO(op.name);
+    CHECK_FALSE(is_caught(op.make_problem(small_but_real(op))));
+  }
+}
+
+TEST_CASE("every mutant of every operator is caught", "[mutants]") {
+  for (const Operator& op : operators()) {
+    std::vector<Mutant> mutants = faulty_mutants_of(op);
+    for (Mutant& mutant : wasteful_mutants_of(op.make_problem(small_but_real(op)))) {
+      mutants.push_back(std::move(mutant));
+    }
+    CHECK(mutants.size() >= 4);
+    for (const Mutant& mutant : mutants) {
+      INFO(op.name << ": " << mutant.name);
+      CHECK(is_caught(mutant.problem));
+    }
+  }
+}
