@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "ch13_norm_rope/ledger_command.hpp"
 #include "ch13_norm_rope/operators.hpp"
@@ -72,9 +73,9 @@ void refuse_options_not_taken(const Operator& entry, const GivenFlags& given) {
   for (const Flag& flag : run_flags()) {
     if (!given.contains(flag.name)) continue;
     if (std::find(taken.begin(), taken.end(), flag.name) != taken.end()) continue;
-    throw ArgumentError(fmt::format("{}: given, but {} does not take it; allowed: {}", flag.name,
-                                    entry.name,
-                                    taken.empty() ? "none" : fmt::format("{}", fmt::join(taken, ", "))));
+    throw ArgumentError(
+        fmt::format("{}: given, but {} does not take it; allowed: {}", flag.name, entry.name,
+                    taken.empty() ? "none" : fmt::format("{}", fmt::join(taken, ", "))));
   }
 }
 
@@ -95,34 +96,77 @@ void parse_run_flags(const Operator& entry, const GivenFlags& given, Arguments& 
   arguments.weight_offset = static_cast<int>(parse_choice("--weight-offset", offset, offsets));
 }
 
-/// Sizes and dtype that a reader's files bring along; a flag that says otherwise is refused.
+/// A size that a reader's file brings along; a flag that says otherwise is refused.
+void take_size(const GivenFlags& given, const char* flag, std::int64_t from_file,
+               std::int64_t& argument) {
+  if (given.contains(flag) && argument != from_file) {
+    throw ArgumentError(
+        fmt::format("{}: got {}; allowed: {}, as the files have it", flag, argument, from_file));
+  }
+  if (from_file < 1) {
+    throw ArgumentError(fmt::format("{}: got {} from the files; allowed: a whole number above zero",
+                                    flag, from_file));
+  }
+  argument = from_file;
+}
+
+void require_rank(const std::string& name, const Array& file, std::size_t rank, bool or_more) {
+  const std::size_t got = file.shape().size();
+  if (got == rank || (or_more && got > rank)) return;
+  throw ArgumentError(fmt::format("--{}: got rank {}; allowed: rank {}{}", name, got, rank,
+                                  or_more ? " or more" : ""));
+}
+
+/// Sizes and dtype of x, or of another input where there is no x: the first one there tells.
 void take_sizes(const Operator& entry, const Files& files, const GivenFlags& given,
                 Arguments& arguments) {
-  const auto size = [&](const char* flag, std::int64_t from_file, std::int64_t& argument) {
-    if (given.contains(flag) && argument != from_file) {
-      throw ArgumentError(
-          fmt::format("{}: got {}; allowed: {}, as the files have it", flag, argument, from_file));
-    }
-    if (from_file < 1) {
-      throw ArgumentError(fmt::format(
-          "{}: got {} from the files; allowed: a whole number above zero", flag, from_file));
-    }
-    argument = from_file;
-  };
-  for (const std::string name : {"x", "r", "w", "g", "b"}) {  // the first one there tells
+  for (const std::string name : {"x", "r", "w", "g", "b"}) {
     const auto found = files.find(name);
     if (found == files.end()) continue;
     const Array& file = found->second;
-    const bool matrix = takes(entry, "m") && (name == "x" || name == "r");
-    if (file.shape().empty() || (!matrix && file.shape().size() != 1)) {
-      throw ArgumentError(fmt::format("--{}: got rank {}; allowed: rank 1{}", name,
-                                      file.shape().size(), matrix ? " or more" : ""));
+    const bool matrix = name == "x" || name == "r";
+    if (matrix && takes(entry, "tokens")) {
+      require_rank(name, file, 3, true);
+      const std::int64_t heads = file.shape()[file.shape().size() - 2];
+      take_size(given, "--heads", heads, arguments.heads);
+      take_size(given, "--tokens", file.row_count() / heads, arguments.tokens);
+      take_size(given, "--rope-dim", file.cols(), arguments.rope_dim);
+    } else if (matrix && takes(entry, "m")) {
+      require_rank(name, file, 1, true);
+      take_size(given, "--m", file.row_count(), arguments.m);
+      take_size(given, "--n", file.cols(), arguments.n);
+    } else {
+      require_rank(name, file, 1, false);
+      take_size(given, "--n", file.cols(), arguments.n);
     }
-    if (matrix) size("--m", file.row_count(), arguments.m);
-    size("--n", file.cols(), arguments.n);
     arguments.dtype = file.dtype();
     return;
   }
+}
+
+/// The width of the RoPE tables, and their rows where positions pick among them.
+void take_tables(const Files& files, const GivenFlags& given, Arguments& arguments) {
+  std::int64_t table_rows = 0;
+  for (const std::string name : {"cos", "sin"}) {
+    const auto found = files.find(name);
+    if (found == files.end()) continue;
+    require_rank(name, found->second, 2, false);
+    take_size(given, "--rope-dim", 2 * found->second.cols(), arguments.rope_dim);
+    table_rows = found->second.row_count();
+  }
+  const auto found = files.find("positions");
+  if (found == files.end()) return;
+  const Array& file = found->second;
+  if (is_float(file.dtype())) {
+    throw ArgumentError(
+        fmt::format("--positions: got {}; allowed: int32, int64", name_of(file.dtype())));
+  }
+  std::set<double> named;
+  for (std::int64_t i = 0; i < file.elements(); ++i) named.insert(file.value(i));
+  const double last = named.empty() ? 0 : *named.rbegin();
+  // Tables that are not brought along reach as far as the positions do.
+  if (table_rows == 0) table_rows = std::max<std::int64_t>(1, static_cast<std::int64_t>(last) + 1);
+  arguments.positions = {table_rows, static_cast<std::int64_t>(named.size()), file.dtype()};
 }
 
 /// A file that is no input of the operator would be ignored: it is refused.
@@ -154,6 +198,7 @@ Problem make_problem(const std::string& op, const GivenFlags& given, const Files
   Arguments arguments = parse_arguments(entry, given);
   parse_run_flags(entry, given, arguments);
   take_sizes(entry, files, given, arguments);
+  take_tables(files, given, arguments);
   Problem problem = make(entry, arguments);
   refuse_files_not_taken(problem, files);
   return problem;
@@ -162,6 +207,25 @@ Problem make_problem(const std::string& op, const GivenFlags& given, const Files
 /// Widths that break vector loops: below, at and beyond the lanes of a register, odd, and no
 /// multiple of anything; then those of real models.
 constexpr std::int64_t verified_columns[] = {1, 2, 3, 7, 64, 513, 769, 1368, 3584, 4096, 5120};
+
+/// What else an operator may take beside `rows` rows of `columns`: all of it varies with them.
+void vary(Arguments& arguments, std::int64_t rows, std::int64_t columns) {
+  arguments.weight_offset = rows % 2;
+  arguments.rounding = rows % 3 == 0 ? Rounding::before_weight : Rounding::once;
+  arguments.heads = rows % 5 + 1;
+  const std::int64_t even = columns / 2 * 2;
+  arguments.rope_dim = rows % 2 == 0 ? even : std::min<std::int64_t>(even, 128);
+  arguments.with_y = rows % 2 == 0;
+  arguments.group_size = 0;
+  if (rows % 3 != 0) {
+    arguments.group_size = std::min<std::int64_t>(columns, 128);
+    while (columns % arguments.group_size != 0) --arguments.group_size;
+  }
+  arguments.positions = {};
+  if (rows % 4 < 2) {  // sequences of five tokens
+    arguments.positions = {9, 5, rows % 4 == 0 ? Dtype::int32 : Dtype::int64};
+  }
+}
 
 std::vector<Problem> verification_problems() {
   std::vector<Problem> problems;
@@ -173,8 +237,8 @@ std::vector<Problem> verification_problems() {
       std::int64_t rows = 1;
       for (const std::int64_t n : verified_columns) {
         rows = rows % 23 + 6;
-        arguments.weight_offset = rows % 2;
-        arguments.rounding = rows % 3 == 0 ? Rounding::before_weight : Rounding::once;
+        if (takes(entry, "rope_dim") && n < 2) continue;  // no pair to turn
+        vary(arguments, rows, n);
         problems.push_back(make(entry, with_shape(entry, arguments, rows, n)));
       }
     }
@@ -205,7 +269,7 @@ Chapter chapter() {
   chapter.name = "ch13";
   chapter.argument_flags = argument_flags();
   for (const Flag& flag : run_flags()) chapter.argument_flags.push_back(flag);
-  chapter.input_names = {"x", "r", "w", "g", "b"};
+  chapter.input_names = {"x", "r", "w", "g", "b", "cos", "sin", "positions"};
   chapter.make_problem = make_problem;
   chapter.verification_problems = verification_problems;
   chapter.benchmark_problems = benchmark_problems;

@@ -92,11 +92,11 @@ void layer_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
   });
 }
 
-#define OPBOOK_INSTANTIATE(Backend, T)                                                           \
-  template void layer_norm<Backend, T>(Backend&, Rows<const T>, Row<const T>, Row<const T>,      \
-                                       Rows<T>, float);                                          \
-  template void layer_norm_unfused<Backend, T>(Backend&, Rows<const T>, Row<const T>,            \
-                                               Row<const T>, Rows<T>,                            \
+#define OPBOOK_INSTANTIATE(Backend, T)                                                      \
+  template void layer_norm<Backend, T>(Backend&, Rows<const T>, Row<const T>, Row<const T>, \
+                                       Rows<T>, float);                                     \
+  template void layer_norm_unfused<Backend, T>(Backend&, Rows<const T>, Row<const T>,       \
+                                               Row<const T>, Rows<T>,                       \
                                                const LayerNormIntermediates<T>&, float);
 OPBOOK_INSTANTIATE(Fast, float)
 OPBOOK_INSTANTIATE(Fast, float16)

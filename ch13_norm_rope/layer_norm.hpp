@@ -14,13 +14,13 @@ namespace opbook::ch13 {
 /// What the unfused plan stores between its seven kernels, for x of [m, n].
 template <class T>
 struct LayerNormIntermediates {
-  Rows<T> x2;          ///< [m, n]: x^2, rounded to T; in float16 Inf from |x| = 256
-  Row<float> sum_x;    ///< [m]
-  Row<float> sum_x2;   ///< [m]
-  Row<float> mean;     ///< [m]
-  Row<float> rstd;     ///< [m]: 1 / sqrt(E[x^2] - mean^2 + eps), which cancels where |mean| is large
-  Rows<T> centered;    ///< [m, n]: x - mean, rounded to T
-  Rows<T> scaled;      ///< [m, n]: centered * rstd, rounded to T
+  Rows<T> x2;         ///< [m, n]: x^2, rounded to T; in float16 Inf from |x| = 256
+  Row<float> sum_x;   ///< [m]
+  Row<float> sum_x2;  ///< [m]
+  Row<float> mean;    ///< [m]
+  Row<float> rstd;    ///< [m]: 1 / sqrt(E[x^2] - mean^2 + eps), which cancels where |mean| is large
+  Rows<T> centered;   ///< [m, n]: x - mean, rounded to T
+  Rows<T> scaled;     ///< [m, n]: centered * rstd, rounded to T
 };
 
 namespace cpu {

@@ -115,6 +115,27 @@ std::vector<Kernel> rms_norm_kernels(const Tensor& x, const Arguments& a, Conven
           {"y", {scaled, w}, {y}, flops({{1 + a.weight_offset, mn}})}};
 }
 
+/// The plan where an index a token picks the row of the tables: whoever reads a table reads the
+/// indices too, and of the table the rows that they name.
+Plan with_positions(Plan plan, const Arguments& a, std::int64_t tokens, Convention convention) {
+  const PickedRows& picked = a.positions;
+  if (picked.table_rows == 0) return plan;
+  if (convention == Convention::book) {
+    throw ArgumentError("positions: given; allowed: only under the exact convention");
+  }
+  const std::int64_t elements = checked_mul({picked.distinct, a.rope_dim}) / 2;
+  for (Kernel& kernel : plan.kernels) {
+    bool reads_table = false;
+    for (Tensor& tensor : kernel.reads) {
+      if (tensor.name != "cos" && tensor.name != "sin") continue;
+      tensor.elements = elements;
+      reads_table = true;
+    }
+    if (reads_table) kernel.reads.push_back({"positions", tokens, picked.dtype});
+  }
+  return plan;
+}
+
 /// What the two operators beginning with rms_norm_rope share: tensors, and the stages norm and
 /// rope.
 struct NormRope {
@@ -221,7 +242,8 @@ Case rope_case(const Arguments& a, Convention convention) {
                       {"u", {rot, sin(unfused_table)}, {u}, values},
                       {"y", {t, u}, {y}, values}}};
   const Plan fused{{{"fused", {x, cos(fused_table), sin(fused_table)}, {y}, flops({{3, values}})}}};
-  return checked("rope", unfused, fused);
+  return checked("rope", with_positions(unfused, a, a.tokens, convention),
+                 with_positions(fused, a, a.tokens, convention));
 }
 
 Case rms_norm_rope_case(const Arguments& a, Convention convention) {
@@ -232,7 +254,8 @@ Case rms_norm_rope_case(const Arguments& a, Convention convention) {
                      {stage.x, stage.w, stage.cos, stage.sin},
                      {y},
                      checked_add({stage.norm_flops, stage.rope_flops})}}};
-  return checked("rms_norm_rope", unfused, fused);
+  return checked("rms_norm_rope", with_positions(unfused, a, a.m, convention),
+                 with_positions(fused, a, a.m, convention));
 }
 
 Case rms_norm_rope_quant_case(const Arguments& a, Convention convention) {
@@ -254,14 +277,14 @@ Case rms_norm_rope_quant_case(const Arguments& a, Convention convention) {
                {q, scale},
                checked_add({stage.norm_flops, stage.rope_flops, quant_flops})};
   if (a.with_y) fused.writes.push_back({"y", mn, a.dtype});
-  return checked("rms_norm_rope_quant", unfused, {{fused}});
+  return checked("rms_norm_rope_quant", with_positions(unfused, a, a.m, convention),
+                 with_positions({{fused}}, a, a.m, convention));
 }
 
 Case add_rms_norm_case(const Arguments& a, Convention convention) {
   const std::int64_t mn = require_rms_norm(a, convention);
   if (convention != Convention::exact) {
-    throw ArgumentError(
-        "convention: got book, which has no add_rms_norm; allowed: exact");
+    throw ArgumentError("convention: got book, which has no add_rms_norm; allowed: exact");
   }
   const Tensor x{"x", mn, a.dtype};
   const Tensor r{"r", mn, a.dtype};

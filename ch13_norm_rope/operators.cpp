@@ -5,24 +5,15 @@
 
 #include "ch13_norm_rope/add_rms_norm.hpp"
 #include "ch13_norm_rope/layer_norm.hpp"
+#include "ch13_norm_rope/problem_parts.hpp"
 #include "ch13_norm_rope/reference.hpp"
 #include "ch13_norm_rope/rms_norm.hpp"
+#include "ch13_norm_rope/rope_problems.hpp"
 #include "ch13_norm_rope/scale_add.hpp"
 #include "common/random.hpp"
 
 namespace opbook::ch13 {
 namespace {
-
-/// Rows of many scales, the first so small that eps decides its result: a wrong eps shows.
-void fill_rows(Array& x, std::uint64_t seed) {
-  fill_activation(x, seed);
-  visit_input_dtype(x.dtype(), [&]<class T>() {
-    const Row<T> first = x.rows<T>().row(0);
-    for (std::int64_t j = 0; j < first.size; ++j) {
-      first.data[j] = from_float<T>(to_float(first.data[j]) * 0x1p-10f);
-    }
-  });
-}
 
 /// The same, each row moved by its first element, so that its mean is of the size of its spread: a
 /// mean that is left out shows.
@@ -43,42 +34,6 @@ void fill_shifted_rows(Array& x, std::uint64_t seed) {
 /// A bias: of both signs.
 void fill_bias(Array& b, std::uint64_t seed) {
   fill_normal_like(b, seed);
-}
-
-TensorSpec input(std::string name, Dtype dtype, std::vector<std::int64_t> shape,
-                 void (*fill)(Array&, std::uint64_t)) {
-  return {std::move(name), Role::input, dtype, std::move(shape), fill};
-}
-TensorSpec intermediate(std::string name, Dtype dtype, std::vector<std::int64_t> shape) {
-  return {std::move(name), Role::intermediate, dtype, std::move(shape), nullptr};
-}
-TensorSpec output(std::string name, Dtype dtype, std::vector<std::int64_t> shape) {
-  return {std::move(name), Role::output, dtype, std::move(shape), nullptr};
-}
-
-void add_check(std::vector<Check>& checks, std::string tensor, reference::Reference reference) {
-  checks.push_back({std::move(tensor), std::move(reference.expected), reference.tolerance_ulp});
-}
-std::vector<Check> one_check(std::string tensor, reference::Reference reference) {
-  std::vector<Check> checks;
-  add_check(checks, std::move(tensor), std::move(reference));
-  return checks;
-}
-
-/// A problem whose plans are `run`, a generic callable over (backend, plan, tensors): the same
-/// source on the fast and on the metered backend.
-template <class Run>
-Problem problem_of(std::string op, Dtype dtype, std::vector<std::int64_t> shape, Case ledger,
-                   std::vector<TensorSpec> tensors, Run run) {
-  Problem problem;
-  problem.op = std::move(op);
-  problem.dtype = dtype;
-  problem.shape = std::move(shape);
-  problem.ledger = std::move(ledger);
-  problem.tensors = std::move(tensors);
-  problem.run = run;
-  problem.replay = run;
-  return problem;
 }
 
 Problem scale_add_problem(const Arguments& a) {
@@ -268,19 +223,21 @@ std::span<const Operator> operators() {
        {"tokens", "heads", "rope_dim", "dtype"},
        {.tokens = 4096, .heads = 32, .rope_dim = 128, .dtype = Dtype::float16},
        rope_case,
-       nullptr},
+       rope_problem},
       {"rms_norm_rope",
        {},
        {"m", "n", "rope_dim", "dtype"},
        {.m = 4096, .n = 4096, .rope_dim = 128, .dtype = Dtype::bfloat16},
        rms_norm_rope_case,
-       nullptr},
+       rms_norm_rope_problem,
+       {"eps", "rounding", "weight_offset"}},
       {"rms_norm_rope_quant",
        {"norm_rope_quant"},
        {"m", "n", "rope_dim", "dtype", "out_dtype", "group_size", "with_y"},
        {.m = 4096, .n = 4096, .rope_dim = 128, .dtype = Dtype::bfloat16},
        rms_norm_rope_quant_case,
-       nullptr},
+       rms_norm_rope_quant_problem,
+       {"eps", "rounding", "weight_offset"}},
       {"add_rms_norm",
        {},
        {"m", "n", "dtype"},

@@ -31,8 +31,8 @@ double before_rounding(Dtype dtype) {
   return dtype == Dtype::float32 ? 0 : u;
 }
 
-/// The error of one float32 fma before a result is rounded to `dtype`. In float32 there is none, but
-/// the reference itself rounds: a product and a sum of float32 need not fit double.
+/// The error of one float32 fma before a result is rounded to `dtype`. In float32 there is none,
+/// but the reference itself rounds: a product and a sum of float32 need not fit double.
 double before_rounding_fma(Dtype dtype) {
   return dtype == Dtype::float32 ? 0x1p-53 : u;
 }
@@ -79,8 +79,8 @@ Reference rms_norm(const Array& x, const Array& w, const RmsNormOptions& options
       result.expected.value[at] = normalised * weight;
     }
   }
-  result.tolerance_ulp =
-      rounding_tolerance(dtype, inner_rounding ? weight_error : normalised_error + weight_error);
+  result.relative_error = inner_rounding ? weight_error : normalised_error + weight_error;
+  result.tolerance_ulp = rounding_tolerance(dtype, result.relative_error);
   return result;
 }
 

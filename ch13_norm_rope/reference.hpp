@@ -19,6 +19,8 @@ namespace opbook::ch13::reference {
 struct Reference {
   Expected expected;
   double tolerance_ulp = 0.5;
+  /// Where the tolerance is made of one: float32's error before the last rounding.
+  double relative_error = 0;
 };
 
 /// y = x * rsqrt(mean(x^2) + eps) * w, over the last dimension of x.

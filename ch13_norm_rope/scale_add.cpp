@@ -64,8 +64,8 @@ void scale_add(Backend& backend, Row<const std::type_identity_t<T>> x, float a,
   });
 }
 
-#define OPBOOK_INSTANTIATE(Backend, T)                                                         \
-  template void scale_add<Backend, T>(Backend&, Row<const T>, float, Row<const T>, Row<T>);    \
+#define OPBOOK_INSTANTIATE(Backend, T)                                                             \
+  template void scale_add<Backend, T>(Backend&, Row<const T>, float, Row<const T>, Row<T>);        \
   template void scale_add_unfused<Backend, T>(Backend&, Row<const T>, float, Row<const T>, Row<T>, \
                                               Row<T>);
 OPBOOK_INSTANTIATE(Fast, float)

@@ -16,7 +16,7 @@ endif()
 set(opbook_missing)
 set(opbook_not_downloaded)
 
-# opbook_dependency(<package> <oldest version that will do> <archive's name> <its URL> <its SHA-256>)
+# opbook_dependency(<package> <oldest version> <archive's name> <its URL> <its SHA-256>)
 #
 # A macro, since imported targets and package variables belong to the caller's directory.
 macro(opbook_dependency package version archive url sha256)

@@ -47,6 +47,9 @@ set(warnings -Wall -Wextra)
 if(OPBOOK_WERROR)
   list(APPEND warnings -Werror)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND warnings -Wno-restrict)  # GCC bug 105651: false alarms about text + std::string
+endif()
 target_compile_options(opbook_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 
 opbook_cuda_flags()

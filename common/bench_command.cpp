@@ -6,6 +6,7 @@
 
 #include "common/bench_problem.hpp"
 #include "common/chapter.hpp"
+#include "common/compare.hpp"
 #include "common/error.hpp"
 #include "common/files.hpp"
 #include "common/results.hpp"
@@ -34,8 +35,25 @@ double verified_ulp(const Problem& problem) {
   return worst;
 }
 
+/// A record is the whole chapter, in its one place.
+void refuse_partial_record(const GivenFlags& given) {
+  if (!given.contains("--record")) return;
+  for (const char* const flag : {"--op", "--out"}) {
+    if (!given.contains(flag)) continue;
+    throw ArgumentError(fmt::format("--record: given with {}; allowed: without it", flag));
+  }
+}
+
+std::filesystem::path results_path(const Chapter& chapter, const GivenFlags& given,
+                                   const MachineInfo& machine) {
+  if (given.contains("--record")) return record_path(machine, chapter.name);
+  if (given.contains("--out")) return given.at("--out");
+  return default_results_path(chapter.name);
+}
+
 Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
   require_cpu(given);
+  refuse_partial_record(given);
   const bool quick = given.contains("--quick");
   Results results;
   results.machine = describe_cpu();
@@ -66,11 +84,15 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
   }
   progress("");
 
-  const std::filesystem::path path = given.contains("--out")
-                                         ? std::filesystem::path(given.at("--out"))
-                                         : default_results_path(chapter.name);
+  const std::filesystem::path path = results_path(chapter, given, results.machine);
   write_results(path, results);
   Outcome outcome;
+  if (given.contains("--record") && results.machine.commit.ends_with("-dirty")) {
+    outcome.err = fmt::format(
+        "{}: recorded from files that differ from their commit ({}), so that nobody else can "
+        "repeat it\n",
+        chapter.name, results.machine.commit);
+  }
   if (given.contains("--json")) {
     outcome.out = read_file(path);
   } else {
@@ -91,6 +113,7 @@ Subcommand bench_subcommand(const Chapter& chapter) {
   flags.push_back({"--quick", "", "fewer samples, wider bounds"});
   flags.push_back({"--device", "cpu", "where to run"});
   flags.push_back({"--out", "FILE", "where to write the results"});
+  flags.push_back({"--record", "", "write them to results/<machine>/, to be committed"});
   flags.push_back({"--json", "", "print the results file"});
   return {"bench", "both plans against the clock and the roof", flags,
           [chapter](const GivenFlags& given) { return run_bench(chapter, given); }};

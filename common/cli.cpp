@@ -72,7 +72,7 @@ GivenFlags given_flags(const CLI::App& app, const Subcommand& subcommand) {
     const CLI::Option* option = app.get_option(flag.name);
     if (option->count() == 0) continue;
     const std::string text = flag.value_name.empty() ? "" : option->results().front();
-    if (app.get_option_no_throw(text) != nullptr) {  // as in `--m --n 4`
+    if (text.starts_with('-') && app.get_option_no_throw(text) != nullptr) {  // `--m --n 4`
       throw ArgumentError(
           fmt::format("{}: got the flag \"{}\"; allowed: a value", flag.name, text));
     }

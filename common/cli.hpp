@@ -16,9 +16,10 @@
 
 namespace opbook {
 
-/// One flag that a subcommand takes.
+/// One flag that a subcommand takes; or one argument that stands by itself, taken in the order in
+/// which the subcommand lists them. Each of either kind may be left out.
 struct Flag {
-  std::string name;        ///< as it is typed: "--m"
+  std::string name;        ///< as it is typed: "--m"; "MINE" of an argument that stands by itself
   std::string value_name;  ///< what --help calls its value; empty where the flag takes none
   std::string help;
 };

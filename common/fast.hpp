@@ -9,7 +9,9 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -100,26 +102,28 @@ class FastRow {
     return lanes[0];
   }
 
-  /// max |x[i]|, NaN if any element is NaN, 0 for an empty row.
+  /// max |x[i]|, NaN if any element is NaN, 0 for an empty row. The bits of floats without their
+  /// signs order as integers do, those of a NaN above all others: so nothing need be widened, and
+  /// no NaN hides.
   template <class T>
   float max_abs(Row<const T> x) {
-    constexpr int pairs = 2;  // four independent chains: one maximum waits for the one before it
-    std::array<PackPair, pairs> largest;
-    largest.fill({Pack(0.0f), Pack(0.0f)});
+    using Lanes = MagnitudeLanes<T>;
+    constexpr std::int64_t step = sizeof(Lanes) / sizeof(T);
+    constexpr int chains = 4;  // independent ones: one maximum waits for the one before it
+    Lanes largest[chains] = {};
     std::int64_t i = 0;
-    for (; i + pairs * pair_elements <= x.size; i += pairs * pair_elements) {
-      for (int p = 0; p < pairs; ++p) {
-        const PackPair v = load_pair<pair_order<T>>(x.data + i + p * pair_elements);
-        largest[p].first = max(largest[p].first, abs(v.first));
-        largest[p].second = max(largest[p].second, abs(v.second));
+    for (; i + chains * step <= x.size; i += chains * step) {
+      for (int c = 0; c < chains; ++c) {
+        largest[c] = larger(largest[c], load_magnitudes(x.data + i + c * step));
       }
     }
-    const Pack all = max(max(largest[0].first, largest[0].second),  //
-                         max(largest[1].first, largest[1].second));
-    float result = 0;
-    for (int lane = 0; lane < pack_lanes; ++lane) result = max(result, all.lanes[lane]);
-    for (; i < x.size; ++i) result = max(result, abs(to_float(x.data[i])));
-    return result;
+    for (; i + step <= x.size; i += step) {
+      largest[0] = larger(largest[0], load_magnitudes(x.data + i));
+    }
+    auto result = largest_lane(larger(larger(largest[0], largest[1]),  //
+                                      larger(largest[2], largest[3])));
+    for (; i < x.size; ++i) result = std::max(result, magnitude(x.data[i]));
+    return to_float(std::bit_cast<T>(result));
   }
 
   /// y[i] = f(x0[i], x1[i], ...), rounded once to y's type. y may be one of the inputs.
@@ -200,10 +204,12 @@ class FastRow {
     if (streaming) {
       for (; i < y.size && reinterpret_cast<std::uintptr_t>(y.data + i) % alignment; ++i) one();
     }
+    const char* next = next_;
     for (; i + pair_elements <= y.size; i += pair_elements) {
-      prefetch_line();
+      prefetch_line(next);
       store_pair<order, streaming>(y.data + i, pair(load_pair<order>(x.data + i)...));
     }
+    next_ = next;
     for (; i < y.size; ++i) one();
   }
 
@@ -223,9 +229,10 @@ class FastRow {
     if (streaming) {
       for (; p < h && reinterpret_cast<std::uintptr_t>(y.data + p) % alignment; ++p) one();
     }
+    const char* next = next_;
     for (; p + pair_elements <= h; p += pair_elements) {
-      prefetch_line();
-      prefetch_line();
+      prefetch_line(next);
+      prefetch_line(next);
       const PackPair low = load_pair<order>(x.data + p);
       const PackPair high = load_pair<order>(x.data + p + h);
       const auto turn = [&](auto... t) {
@@ -236,13 +243,15 @@ class FastRow {
       };
       turn(load_pair<order>(table.data + p)...);
     }
+    next_ = next;
     for (; p < h; ++p) one();
   }
 
-  void prefetch_line() {
-    if (next_ < next_end_) {
-      __builtin_prefetch(next_);
-      next_ += 64;
+  /// `next` is a copy of next_: one that the compiler can keep in a register.
+  void prefetch_line(const char*& next) const {
+    if (next < next_end_) {
+      __builtin_prefetch(next);
+      next += 64;
     }
   }
 

@@ -55,6 +55,8 @@ void visit_row(Row& row, Visit visit) {
   visit("share_of_converting_copy_lo", row.share_of_converting_copy_lo);
   visit("share_of_converting_copy_hi", row.share_of_converting_copy_hi);
   visit("worst_ulp", row.worst_ulp);
+  visit("replay_shape", row.replay_shape);
+  visit("replay_ledger_bytes", row.replay_ledger_bytes);
   visit("replay_read_bytes", row.replay_read_bytes);
   visit("replay_write_bytes", row.replay_write_bytes);
   visit("replay_flops", row.replay_flops);

@@ -44,6 +44,10 @@ struct ResultRow {
 
   double worst_ulp = not_measured;
 
+  /// What replay counted: of `shape`, or, where that is too large to be replayed in reasonable
+  /// time, of the fewer rows of `replay_shape`, whose exact ledger is replay_ledger_bytes.
+  std::optional<std::vector<std::int64_t>> replay_shape;
+  std::optional<std::int64_t> replay_ledger_bytes;
   std::optional<std::int64_t> replay_read_bytes;
   std::optional<std::int64_t> replay_write_bytes;
   std::optional<std::int64_t> replay_flops;

@@ -22,9 +22,13 @@ std::string share(double median, double low, double high) {
   return fmt::format("{:.0f} [{:.0f}, {:.0f}]", 100 * median, 100 * low, 100 * high);
 }
 
+/// Bytes by replay; of a replay on fewer rows, its difference from those rows' ledger.
 std::string replay_text(const ResultRow& row) {
   if (!row.replay_read_bytes || !row.replay_write_bytes) return "";
-  return megabytes(*row.replay_read_bytes + *row.replay_write_bytes);
+  const std::int64_t bytes = *row.replay_read_bytes + *row.replay_write_bytes;
+  if (!row.replay_shape) return megabytes(bytes);
+  const std::int64_t excess = bytes - row.replay_ledger_bytes.value_or(0);
+  return excess == 0 ? "= ledger *" : fmt::format("ledger {:+} bytes *", excess);
 }
 
 std::string four_columns(const Results& results) {
@@ -91,6 +95,12 @@ std::string render_results(const Results& results) {
   for (const ResultRow& row : results.rows) counted |= row.dram_bytes.has_value();
   if (!counted) {
     text += "counters: none on a CPU; hardware counters need an NVIDIA GPU.\n";
+  }
+  for (const ResultRow& row : results.rows) {
+    if (!row.replay_shape) continue;
+    text += fmt::format("* replayed on fewer rows: {} {} on [{}].\n", row.op, row.dtype,
+                        fmt::join(*row.replay_shape, ", "));
+    break;
   }
   return text + ratios(results);
 }

@@ -5,10 +5,15 @@
 // Compiler vector extensions do nearly all of it; intrinsics appear only where they fall short:
 // float16 conversion and non-temporal stores.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "common/dtype.hpp"
 
@@ -126,10 +131,23 @@ inline Pack::Bits choose(Pack::Mask where, Pack::Bits a, Pack::Bits b) {
   return std::bit_cast<Pack::Bits>(where ? std::bit_cast<Pack::Floats>(a)
                                          : std::bit_cast<Pack::Floats>(b));
 }
-/// Unsigned `a > limit` for values below 2^31, where a signed comparison agrees and is one
-/// instruction.
-inline Pack::Mask above(Pack::Bits a, std::int32_t limit) {
-  return std::bit_cast<Pack::Mask>(a) > limit;
+/// A register as 16-bit lanes: what is left to do once float32 has done its part costs half there.
+typedef std::uint16_t Words __attribute__((vector_size(4 * pack_lanes)));
+typedef std::int16_t SignedWords __attribute__((vector_size(4 * pack_lanes)));
+
+template <std::size_t... i>
+inline Words in_turn(Words even, Words odd, std::index_sequence<i...>) {
+  return __builtin_shufflevector(even, odd, (i % 2 == 0 ? i : i + sizeof...(i))...);
+}
+/// The high halves of a's and b's lanes, in turn: a0 b0 a1 b1 ...
+inline Words high_halves(Pack::Bits a, Pack::Bits b) {
+  return in_turn(std::bit_cast<Words>(a >> 16), std::bit_cast<Words>(b),
+                 std::make_index_sequence<2 * pack_lanes>());
+}
+/// Their low halves.
+inline Words low_halves(Pack::Bits a, Pack::Bits b) {
+  return in_turn(std::bit_cast<Words>(a), std::bit_cast<Words>(b << 16),
+                 std::make_index_sequence<2 * pack_lanes>());
 }
 
 /// The rounded bfloat16 in the high half of each lane; the low half is still to be cleared.
@@ -139,15 +157,29 @@ inline Pack::Bits bfloat16_high_bits(Pack a) {
   return choose(a.lanes != a.lanes, Pack::Bits{} + 0x7FFF0000u, rounded);
 }
 
-inline Pack::Bits e4m3_bits(Pack a) {
-  const Pack::Bits bits = a.bits();
-  const Pack::Bits sign = (bits >> 24) & 0x80u;
-  const Pack::Bits magnitude = bits & 0x7FFFFFFFu;
-  const Pack::Bits small = (Pack::from_bits(magnitude) + Pack(0x1p14f)).bits() - 0x46800000u;
-  const Pack::Bits normal = (magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u) - (120u << 23)) >> 20;
-  Pack::Bits code = choose(above(magnitude, 0x3C7FFFFF), normal, small);
-  code = choose(above(magnitude, 0x43DFFFFF), Pack::Bits{} + 0x7Eu, code) | sign;
-  return choose(above(magnitude, 0x7F800000), Pack::Bits{} + 0x7Fu, code);
+/// The bits of |a| + 2^(e + 20), e being the exponent of |a| but -6 at least: float32's own addition
+/// rounds |a| to a multiple of 2^(e - 3), e4m3's step at that place, to nearest even. The low bits
+/// of the sum then hold that multiple, 0 to 16, and its exponent field e + 147.
+inline Pack::Bits e4m3_sum(Pack a) {
+  const Pack::Bits magnitude = a.bits() & 0x7FFFFFFFu;
+  const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude & 0x7F800000u);
+  const Pack::Mask least = Pack::Mask{} + (121 << 23);
+  const Pack::Mask step = (exponent > least ? exponent : least) + (20 << 23);
+  return (Pack::from_bits(magnitude) + Pack::from_bits(std::bit_cast<Pack::Bits>(step))).bits();
+}
+
+/// The codes of a's and b's lanes in turn, each in a 16-bit lane.
+inline Words e4m3_codes(Pack a, Pack b) {
+  const Pack::Bits sum_a = e4m3_sum(a), sum_b = e4m3_sum(b);
+  const Words high = high_halves(sum_a, sum_b);
+  const Words multiple = low_halves(sum_a, sum_b) & 31;
+  // 8 (e + 7) + multiple - 8, the code of a value whose leading bit is the multiple's 8.
+  SignedWords code = std::bit_cast<SignedWords>((high >> 4) + multiple - 8 * (147 - 7 + 1));
+  const SignedWords largest = SignedWords{} + 0x7E;
+  code = code < largest ? code : largest;
+  const SignedWords nan = std::bit_cast<SignedWords>(high) > SignedWords{} + 0x7F80;
+  const Words sign = (high_halves(a.bits(), b.bits()) >> 15) << 7;
+  return std::bit_cast<Words>(code - nan) | (sign & ~std::bit_cast<Words>(nan));
 }
 
 template <class Narrow>
@@ -190,7 +222,9 @@ inline auto packed_bits(Pack a) {
   if constexpr (std::is_same_v<T, float>) return a.lanes;
   if constexpr (std::is_same_v<T, bfloat16>) return narrow<Halves>(bfloat16_high_bits(a) >> 16);
   if constexpr (std::is_same_v<T, float16>) return float16_bits(a);
-  if constexpr (std::is_same_v<T, float8_e4m3fn>) return narrow<Bytes>(e4m3_bits(a));
+  if constexpr (std::is_same_v<T, float8_e4m3fn>) {
+    return narrow<Bytes>(std::bit_cast<Pack::Bits>(e4m3_codes(a, a)) & 0xFFu);
+  }
 }
 
 /// One non-temporal store: past the caches, so that the line is not read from memory first.
@@ -247,6 +281,41 @@ inline void store_pack(T* to, Pack value) {
   std::memcpy(to, &bits, sizeof bits);
 }
 
+// --- Magnitudes as integers ----------------------------------------------------------------------
+
+/// The bits of a float without its sign.
+template <class T>
+using Magnitude = std::conditional_t<sizeof(T) == 2, std::int16_t, std::int32_t>;
+
+template <class T>
+inline Magnitude<T> magnitude(T value) {
+  return std::bit_cast<Magnitude<T>>(value) & std::numeric_limits<Magnitude<T>>::max();
+}
+
+/// As many as one vector register holds.
+template <class T>
+using MagnitudeLanes __attribute__((vector_size(4 * pack_lanes))) = Magnitude<T>;
+
+template <class T>
+inline MagnitudeLanes<T> load_magnitudes(const T* from) {
+  MagnitudeLanes<T> lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes & std::numeric_limits<Magnitude<T>>::max();
+}
+
+template <class Lanes>
+inline Lanes larger(Lanes a, Lanes b) {
+  return a > b ? a : b;
+}
+
+template <class Lanes>
+inline auto largest_lane(Lanes lanes) {
+  constexpr int count = sizeof lanes / sizeof lanes[0];
+  auto result = lanes[0];
+  for (int lane = 1; lane < count; ++lane) result = std::max(result, lanes[lane]);
+  return result;
+}
+
 // --- Two packs at a time ------------------------------------------------------------------------
 
 /// Which elements the two packs of a PackPair hold. `halves`: the first half of the elements and
@@ -279,6 +348,25 @@ inline PackPair load_pair(const T* from) {
   }
 }
 
+namespace detail {
+
+typedef std::uint8_t PairBytes __attribute__((vector_size(2 * pack_lanes)));
+
+/// The bytes to be stored of e4m3_codes(first, second).
+template <PairOrder order, std::size_t... i>
+inline PairBytes e4m3_bytes(Words codes, std::index_sequence<i...>) {
+  typedef std::uint8_t AllBytes __attribute__((vector_size(4 * pack_lanes)));
+  const AllBytes bytes = std::bit_cast<AllBytes>(codes);
+  if constexpr (order == PairOrder::even_odd) {
+    return __builtin_shufflevector(bytes, bytes, (2 * i)...);
+  } else {
+    return __builtin_shufflevector(bytes, bytes,
+                                   (i < pack_lanes ? 4 * i : 4 * (i - pack_lanes) + 2)...);
+  }
+}
+
+}  // namespace detail
+
 /// Rounds and stores `pair_elements` elements: at any address, or past the caches, `to` then being
 /// aligned to pair_elements * sizeof(T) bytes.
 template <PairOrder order, bool streaming, class T>
@@ -290,18 +378,16 @@ inline void store_pair(T* to, PackPair pair) {
       std::memcpy(at, &bits, sizeof bits);
     }
   };
-  if constexpr (order == PairOrder::halves) {
+  if constexpr (std::is_same_v<T, float8_e4m3fn>) {
+    put(to, detail::e4m3_bytes<order>(detail::e4m3_codes(pair.first, pair.second),
+                                      std::make_index_sequence<pair_elements>()));
+  } else if constexpr (order == PairOrder::halves) {
     put(to, detail::packed_bits<T>(pair.first));
     put(to + pack_lanes, detail::packed_bits<T>(pair.second));
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
-    const Pack::Bits even = detail::bfloat16_high_bits(pair.first) >> 16;
-    const Pack::Bits odd = detail::bfloat16_high_bits(pair.second) & 0xFFFF0000u;
-    put(to, even | odd);
   } else {
-    static_assert(std::is_same_v<T, float8_e4m3fn>);
-    const Pack::Bits even = detail::e4m3_bits(pair.first);
-    const Pack::Bits odd = detail::e4m3_bits(pair.second) << 8;
-    put(to, detail::narrow<detail::Halves>(even | odd));
+    static_assert(std::is_same_v<T, bfloat16>);
+    put(to, detail::high_halves(detail::bfloat16_high_bits(pair.first),
+                                detail::bfloat16_high_bits(pair.second)));
   }
 }
 

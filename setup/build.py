@@ -12,7 +12,7 @@ from pathlib import Path
 
 import install
 import machine
-from terminal import Stop, run_logged, say, tail
+from terminal import Stop, run_logged, say, show, tail
 
 BUILD = machine.ROOT / "build"
 LOGS = BUILD / "log"
@@ -54,6 +54,8 @@ class Build:
             shutil.rmtree(self.folder)
 
         tools = Tools()
+        if os.environ.get("CXX") and not tools.compiler:
+            raise Stop(no_compiler(tools))
         may_use_apt = machine.may_use_apt()
         if tools.missing() and may_use_apt:
             say(f"missing: {', '.join(tools.missing())}")
@@ -106,8 +108,10 @@ class Build:
             return []
         if missing.exists():
             return missing.read_text(encoding="utf-8").splitlines()
-        reason = why.read_text(encoding="utf-8").strip() if why.exists() else tail(log, 25)
-        raise Stop(f"{reason}\nbook: CMake's whole output is in {log}")
+        if why.exists():
+            raise Stop(f"{why.read_text(encoding='utf-8').strip()}\n(CMake's whole output: {log})")
+        show(tail(log, 25))
+        raise Stop(f"CMake failed; its whole output is in {log}")
 
     # --- build ------------------------------------------------------------------------------------
 
@@ -120,7 +124,8 @@ class Build:
             if targets:
                 command += ["--target", *targets]
             if run_logged(command, log, build_progress) != 0:
-                raise Stop(f"{tail(log, 40, 'FAILED:')}\nbook: the build failed; its whole output is in {log}")
+                show(tail(log, 40, start="FAILED:"))
+                raise Stop(f"the build failed; its whole output is in {log}")
 
     def cmake(self) -> str:
         return self.state()["cmake"]
@@ -168,7 +173,9 @@ def surroundings() -> dict:
 
 
 def configure_progress(line: str):
-    found = re.match(r"-- (Looking for a .*|The \w+ compiler ident.*|Found \w+.*|\S+: not installed.*)", line)
+    found = re.match(
+        r"-- (Looking for a .*|The \w+ compiler ident.*|Found \w+.*|\S+: not installed.*)", line
+    )
     return found and f"configuring: {found[1]}"
 
 

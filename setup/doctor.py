@@ -58,7 +58,9 @@ def doctor() -> int:
 
 def check_system(report: Report) -> None:
     name = machine.os_release().get("PRETTY_NAME", platform.system())
-    text = f"{name}, {platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+    text = (
+        f"{name}, {platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+    )
     if machine.unsupported_system():
         report.missing("system", machine.unsupported_system(), blocks=True)
     elif platform.machine() in ("x86_64", "AMD64"):
@@ -67,7 +69,9 @@ def check_system(report: Report) -> None:
         report.have("system", f"{text} (untried: only x86-64 is supported)")
     free_gb = shutil.disk_usage(machine.ROOT).free / 1e9
     if free_gb < NEEDED_DISK_GB:
-        report.missing("disk", f"{free_gb:.1f} GB free; a build takes {NEEDED_DISK_GB} GB", blocks=True)
+        report.missing(
+            "disk", f"{free_gb:.1f} GB free; a build takes {NEEDED_DISK_GB} GB", blocks=True
+        )
     else:
         report.have("disk", f"{free_gb:.0f} GB free")
 
@@ -77,7 +81,7 @@ def check_tools(report: Report) -> build.Tools:
     by_apt = machine.may_use_apt()
     if tools.compiler:
         report.have("compiler", described(tools.compiler))
-    elif by_apt and not os.environ.get("CXX"):
+    elif by_apt and not os.environ.get("CXX") and not install.too_old("g++"):
         report.missing("compiler", "./book run installs it with apt-get", blocks=False)
     else:
         report.missing("compiler", build.no_compiler(tools), blocks=True)
@@ -123,7 +127,9 @@ def check_libraries(report: Report, tools: build.Tools) -> None:
         names = missing.read_text(encoding="utf-8").splitlines() if missing.exists() else []
     if names:
         remedy = "with apt-get" if machine.may_use_apt() else "as pinned downloads into build/"
-        report.missing("libraries", f"{', '.join(names)}: ./book run gets them {remedy}", blocks=False)
+        report.missing(
+            "libraries", f"{', '.join(names)}: ./book run gets them {remedy}", blocks=False
+        )
     elif output:
         report.have("libraries", "nlohmann_json, fmt, CLI11, Catch2, OpenMP")
     else:
@@ -137,15 +143,24 @@ def check_cuda(report: Report) -> tuple:
     if usable:
         report.have("CUDA compiler", f"nvcc {nvcc.version} ({nvcc.path})")
     elif nvcc:
-        report.optional("CUDA compiler", f"nvcc {nvcc.version} is too old: install CUDA Toolkit {oldest} or newer")
+        report.optional(
+            "CUDA compiler",
+            f"nvcc {nvcc.version} is too old: install CUDA Toolkit {oldest} or newer",
+        )
     else:
-        report.optional("CUDA compiler", f"no nvcc: install NVIDIA's CUDA Toolkit, {oldest} or newer")
+        report.optional(
+            "CUDA compiler", f"no nvcc: install NVIDIA's CUDA Toolkit, {oldest} or newer"
+        )
     names = machine.gpu_names() if machine.gpu_is_visible() else []
     for name in names[:1]:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         report.have("GPU", f"{name}{more} (name, driver)")
     if not names:
-        why = "nvidia-smi does not answer: install the driver" if machine.gpu_is_visible() else "no NVIDIA GPU is visible"
+        why = (
+            "nvidia-smi does not answer: install the driver"
+            if machine.gpu_is_visible()
+            else "no NVIDIA GPU is visible"
+        )
         report.optional("GPU", why)
     ncu = shutil.which("ncu")
     if ncu:
@@ -158,7 +173,9 @@ def check_cuda(report: Report) -> tuple:
 def check_python_packages(report: Report) -> None:
     absent = [name for name in ("numpy", "matplotlib") if not importlib.util.find_spec(name)]
     if absent:
-        report.optional("Python", f"{', '.join(absent)}: {sys.executable} -m pip install {' '.join(absent)}")
+        report.optional(
+            "Python", f"{', '.join(absent)}: {sys.executable} -m pip install {' '.join(absent)}"
+        )
     else:
         report.have("Python", "numpy, matplotlib")
 
@@ -171,4 +188,8 @@ def check_columns(report: Report, has_nvcc: bool, has_gpu: bool) -> None:
     elif has_nvcc:
         report.line("no", "clock, GPU", "no GPU: CUDA code compiles, its tests are skipped")
     else:
-        report.line("no", "clock, GPU", "no CUDA compiler: the CPU part is built" if has_gpu else "no CUDA compiler, no GPU")
+        report.line(
+            "no",
+            "clock, GPU",
+            "no CUDA compiler: the CPU part is built" if has_gpu else "no CUDA compiler, no GPU",
+        )

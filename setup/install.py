@@ -42,16 +42,18 @@ def by_hand(missing) -> str:
         return f"install {', '.join(missing)} with your package manager"
     command, packages = BY_HAND[family]
     names = [packages[name] for name in missing]
-    if family == "debian" and "cmake" in names and not new_enough("cmake", APT_PACKAGES["cmake"]):
-        names = [name for name in names if name == "g++"] + ["python3-venv"]  # .venv brings the rest
+    if family == "debian" and "g++" in names and too_old("g++"):
+        return "use a newer release of this system, or a container"
+    if family == "debian" and "cmake" in names and too_old("cmake"):
+        names = [*(name for name in names if name == "g++"), "python3-venv"]  # pip brings the rest
     return f"{'' if machine.is_root() else 'sudo '}{command} {' '.join(names)}"
 
 
 # --- apt ------------------------------------------------------------------------------------------
 
 
-def apt_install() -> bool:
-    """Installs everything a build takes, system-wide. Returns whether all of it went well."""
+def apt_install() -> None:
+    """Installs everything a build takes, system-wide, as far as apt-get can."""
     say(f"installing for the whole system, with apt-get: {' '.join(APT_PACKAGES)}")
     say(f"(details: {LOG})")
     # A run that was interrupted may have left packages half-configured.
@@ -60,18 +62,23 @@ def apt_install() -> bool:
         say("apt-get update failed; going on with the package lists that are here")
     release = machine.os_release()
     backports = release.get("ID") == "debian" and release.get("VERSION_ID") == "12"
-    wanted = [name for name, oldest in APT_PACKAGES.items() if new_enough(name, oldest)]
+    wanted = [name for name in APT_PACKAGES if candidate(name) and not too_old(name)]
     if backports:
         wanted = [name for name in wanted if name != "catch2"]
     elif len(wanted) < len(APT_PACKAGES):
         wanted += APT_FOR_DOWNLOADS
     done = apt(["apt-get", "install", "-y", "--no-install-recommends", "--no-upgrade", *wanted])
-    return done and (not backports or install_catch2_from_backports())
+    if backports:
+        done = install_catch2_from_backports() and done
+    if not done:
+        say(f"apt-get did not install everything (see {LOG}); going on without it")
 
 
 def install_catch2_from_backports() -> bool:
     """Debian 12 ships Catch2 2; its backports have Catch2 3."""
-    if not re.search(r"\| 3\.\S+ \|.*-backports", machine.output_of(["apt-cache", "madison", "catch2"])):
+    if not re.search(
+        r"\| 3\.\S+ \|.*-backports", machine.output_of(["apt-cache", "madison", "catch2"])
+    ):
         source = backports_source()
         say(f"Catch2 3 comes from bookworm-backports: writing {BACKPORTS_FILE}")
         BACKPORTS_FILE.write_text(f"{source}\n", encoding="utf-8")
@@ -91,10 +98,17 @@ def backports_source() -> str:
     return f"deb {options}{site} bookworm-backports main"
 
 
-def new_enough(package: str, oldest: str) -> bool:
-    """Whether apt has the package in that version or a newer one."""
-    found = re.search(r"Candidate: (?:\d+:)?(\d\S*)", machine.output_of(["apt-cache", "policy", package]))
-    return bool(found) and machine.numbers(found[1]) >= machine.numbers(oldest)
+def candidate(package: str) -> str:
+    """The version that apt would install; "" where it does not know the package."""
+    policy = machine.output_of(["apt-cache", "policy", package])
+    found = re.search(r"Candidate: (?:\d+:)?(\d\S*)", policy)
+    return found[1] if found else ""
+
+
+def too_old(package: str) -> bool:
+    """Whether apt knows the package, but in no version that will do."""
+    version = machine.numbers(candidate(package))
+    return bool(version) and version < machine.numbers(APT_PACKAGES[package])
 
 
 def apt(command) -> bool:
@@ -103,7 +117,7 @@ def apt(command) -> bool:
 
 
 def apt_progress(line: str):
-    found = re.match(r"(?:Get:\d+ \S+ \S+ \S+ (\S+)|(Unpacking|Setting up) (\S+))", line)
+    found = re.match(r"(?:Get:\d+ \S+ \S+ \S+ ([a-z]\S+)|(Unpacking|Setting up) (\S+))", line)
     if not found:
         return None
     return f"downloading {found[1]}" if found[1] else f"{found[2].lower()} {found[3]}"
@@ -154,4 +168,3 @@ def runs(command) -> bool:
 
 def pip_progress(line: str):
     return line.strip() if re.match(r"\s*(Collecting|Downloading|Installing)", line) else None
-

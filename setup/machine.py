@@ -1,4 +1,4 @@
-"""What this machine has: its system, and the tools that a build takes. Looks, and changes nothing."""
+"""What this machine has: its system and the tools of a build. Looks, and changes nothing."""
 
 from __future__ import annotations
 
@@ -30,9 +30,14 @@ def output_of(command, **options) -> str:
     """What a command prints on stdout; "" where it cannot be run or fails."""
     try:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60,
-            encoding="utf-8", errors="replace", **options
-        )  # fmt: skip
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            encoding="utf-8",
+            errors="replace",
+            **options,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""
@@ -109,7 +114,9 @@ def inspect_compiler(candidate: str):
     if not path:
         return None
     command = [path, "-std=c++20", "-x", "c++", "-E", "-dM", "-"]
-    macros = dict(re.findall(r"#define (\w+) (.+)", output_of(command, input="#include <concepts>")))
+    macros = dict(
+        re.findall(r"#define (\w+) (.+)", output_of(command, input="#include <concepts>"))
+    )
     if "__clang_major__" in macros:
         return Tool(path, "clang++", f"{macros['__clang_major__']}.{macros['__clang_minor__']}")
     if "__GNUC__" in macros:

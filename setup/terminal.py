@@ -1,4 +1,4 @@
-"""What a reader sees while something takes time. All of it goes to stderr: stdout is for results."""
+"""What a reader sees while something takes time: on stderr, since stdout is for results."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ class Stop(Exception):
 
 def say(text: str) -> None:
     print(f"book: {text}", file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Somebody else's words, such as a compiler's."""
+    print(text, file=sys.stderr, flush=True)
 
 
 class Progress:

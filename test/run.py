@@ -1,4 +1,4 @@
-"""Runs the Python tests. With --xml FILE it leaves their verdicts as Catch2's programs leave theirs."""
+"""Runs the Python tests. --xml FILE keeps their verdicts, in the form of Catch2's programs."""
 
 import argparse
 import sys

@@ -22,7 +22,7 @@ NINJA = """#!/bin/sh
 echo 1.11.1
 """
 
-# Configures by writing build.ninja, builds by writing a program that repeats its arguments. The
+# Configures by writing build.ninja, builds by writing programs that repeat their arguments. The
 # files no-libraries, broken and slow, beside it, make it lack libraries, fail, or take its time.
 CMAKE = r"""#!/bin/sh
 here=$(dirname "$0")
@@ -41,13 +41,14 @@ case "$1" in
   echo "build $*" >> "$here/calls"
   if [ -e "$here/slow" ]; then echo '[1/2] Building CXX object slow.cpp.o'; sleep 60; fi
   if [ -e "$here/broken" ]; then echo 'FAILED: rms_norm.cpp.o'; echo 'error: no such thing'; exit 1; fi
-  program="$2/ch13_norm_rope/ch13"
-  if [ ! -e "$program" ]; then
-    echo '[1/1] Building CXX object CMakeFiles/ch13.dir/main.cpp.o'
-    mkdir -p "$2/ch13_norm_rope"
-    printf '#!/bin/sh\nfor a; do printf "[%%s]" "$a"; done; pwd; exit ${EXIT_CODE:-0}\n' > "$program"
-    chmod +x "$program"
-  fi ;;
+  for program in "$2/ch13_norm_rope/ch13" "$2/common/opbook"; do
+    if [ ! -e "$program" ]; then
+      echo '[1/1] Building CXX object CMakeFiles/ch13.dir/main.cpp.o'
+      mkdir -p "$(dirname "$program")"
+      printf '#!/bin/sh\nfor a; do printf "[%%s]" "$a"; done; pwd; exit ${EXIT_CODE:-0}\n' > "$program"
+      chmod +x "$program"
+    fi
+  done ;;
 esac
 """
 

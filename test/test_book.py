@@ -46,7 +46,9 @@ class Usage(unittest.TestCase):
         self.assertIn('got "--json"; allowed: ch13', self.refused("ledger", "--json"))
 
     def test_an_unknown_command_is_refused_with_the_commands_that_exist(self):
-        self.assertIn("allowed: doctor, run, test, build, ledger, verify, bench", self.refused("leger"))
+        self.assertIn(
+            "allowed: doctor, run, test, build, ledger, verify, bench", self.refused("leger")
+        )
 
     def test_an_unknown_option_is_refused(self):
         self.assertIn("--fast", self.refused("run", "--fast"))
@@ -75,6 +77,13 @@ class Forwarding(unittest.TestCase):
             code, out, _ = sandbox.book("ledger", "ch13", "--json", "a b", "", "--preset", "*")
             expected = f"[ledger][--json][a b][][--preset][*]{sandbox.elsewhere}\n"
             self.assertEqual((code, out), (0, expected))
+
+    def test_compare_needs_no_chapter_and_takes_paths_from_the_readers_folder(self):
+        with Sandbox() as sandbox:
+            code, out, _ = sandbox.book("compare", "a.npy", "../b.npy", "--json", EXIT_CODE="1")
+            expected = f"[compare][a.npy][../b.npy][--json]{sandbox.elsewhere}\n"
+            self.assertEqual((code, out), (1, expected))
+            self.assertIn("--target opbook_tool", sandbox.calls()[-1])
 
     def test_a_chapter_may_be_named_by_its_folder(self):
         with Sandbox() as sandbox:
@@ -152,7 +161,9 @@ class SetUp(unittest.TestCase):
 
     def test_a_compiler_that_is_too_old_is_named_with_what_is_allowed(self):
         with Sandbox() as sandbox:
-            sandbox.add_tool("old-c++", "#!/bin/sh\necho '#define __GNUC__ 9'\necho '#define __GNUC_MINOR__ 4'\n")
+            sandbox.add_tool(
+                "old-c++", "#!/bin/sh\necho '#define __GNUC__ 9'\necho '#define __GNUC_MINOR__ 4'\n"
+            )
             code, _, err = sandbox.book("build", CXX="old-c++")
             self.assertEqual(code, 1)
             self.assertIn('CXX: got "old-c++"; allowed: a C++20 compiler (g++ 11', err)
@@ -178,18 +189,21 @@ class Installing(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()) as err:
             source = Path(folder) / "backports.list"
-            with mock.patch.object(install, "run_logged", run), mock.patch.object(
-                install, "BACKPORTS_FILE", source
-            ), mock.patch.object(machine, "output_of", output_of), mock.patch.object(
-                machine, "os_release", return_value=release
+            with (
+                mock.patch.object(install, "run_logged", run),
+                mock.patch.object(install, "BACKPORTS_FILE", source),
+                mock.patch.object(machine, "output_of", output_of),
+                mock.patch.object(machine, "os_release", return_value=release),
             ):
-                self.assertTrue(install.apt_install())
+                install.apt_install()
             written = source.read_text(encoding="utf-8") if source.exists() else ""
         return commands, written, err.getvalue()
 
     def test_debian_12_takes_catch2_from_backports(self):
         commands, written, err = self.apt({"ID": "debian", "VERSION_ID": "12"})
-        self.assertIn(" http://mirror/debian bookworm-backports main", f" {written.split('] ')[-1]}")
+        self.assertIn(
+            " http://mirror/debian bookworm-backports main", f" {written.split('] ')[-1]}"
+        )
         self.assertEqual(
             commands[-1],
             "apt-get install -y --no-install-recommends -t bookworm-backports catch2",
@@ -198,7 +212,9 @@ class Installing(unittest.TestCase):
         self.assertIn("backports", err)
 
     def test_backports_that_are_there_already_are_not_added_again(self):
-        madison = " catch2 | 3.7.1-0.4~bpo12+1 | http://mirror bookworm-backports/main amd64 Packages\n"
+        madison = (
+            " catch2 | 3.7.1-0.4~bpo12+1 | http://mirror bookworm-backports/main amd64 Packages\n"
+        )
         commands, written, _ = self.apt({"ID": "debian", "VERSION_ID": "12"}, madison)
         self.assertEqual(written, "")
         self.assertIn("-t bookworm-backports catch2", commands[-1])
@@ -209,20 +225,34 @@ class Installing(unittest.TestCase):
         self.assertIn("libcli11-dev", commands[-1])
         self.assertIn("python3-venv ca-certificates", commands[-1])
 
+    def test_where_cmake_is_too_old_pip_can_bring_it_into_a_venv(self):
+        def output_of(command, **_):
+            return f"  Candidate: {'3.22.1' if command[-1] == 'cmake' else '12.2.0'}\n"
+
+        with (
+            mock.patch.object(machine, "system_family", return_value="debian"),
+            mock.patch.object(machine, "is_root", return_value=False),
+            mock.patch.object(machine, "output_of", output_of),
+        ):
+            command = install.by_hand(["compiler", "cmake", "ninja"])
+        self.assertEqual(command, "sudo apt-get install -y g++ python3-venv")
+
     def test_the_command_to_type_depends_on_system_and_rights(self):
         cases = (
-            ("debian", 1000, "3.25.1", "sudo apt-get install -y g++ cmake"),
-            ("debian", 0, "3.25.1", "apt-get install -y g++ cmake"),
-            ("debian", 1000, "3.22.1", "sudo apt-get install -y g++ python3-venv"),
+            ("debian", 1000, "12.2.0", "sudo apt-get install -y g++ cmake"),
+            ("debian", 0, "12.2.0", "apt-get install -y g++ cmake"),
+            ("debian", 1000, "", "sudo apt-get install -y g++ cmake"),
+            ("debian", 1000, "10.2.1", "use a newer release of this system, or a container"),
             ("fedora", 1000, "", "sudo dnf install -y gcc-c++ cmake"),
             ("arch", 1000, "", "sudo pacman -S --needed gcc cmake"),
             ("", 1000, "", "install compiler, cmake with your package manager"),
         )
         for family, user, candidate, expected in cases:
-            with self.subTest(family, user=user), mock.patch.object(
-                machine, "system_family", return_value=family
-            ), mock.patch.object(machine, "is_root", return_value=user == 0), mock.patch.object(
-                machine, "output_of", return_value=f"  Candidate: {candidate}\n"
+            with (
+                self.subTest(family, user=user),
+                mock.patch.object(machine, "system_family", return_value=family),
+                mock.patch.object(machine, "is_root", return_value=user == 0),
+                mock.patch.object(machine, "output_of", return_value=f"  Candidate: {candidate}\n"),
             ):
                 self.assertEqual(install.by_hand(["compiler", "cmake"]), expected)
 
@@ -241,7 +271,10 @@ class Looking(unittest.TestCase):
             ({"ID": "nixos"}, ""),
             ({}, ""),
         ):
-            with self.subTest(release), mock.patch.object(machine, "os_release", return_value=release):
+            with (
+                self.subTest(release),
+                mock.patch.object(machine, "os_release", return_value=release),
+            ):
                 self.assertEqual(machine.system_family(), family)
 
     def test_compilers_are_told_apart_and_old_ones_passed_over(self):
@@ -254,9 +287,11 @@ class Looking(unittest.TestCase):
             (clang.format(13), None),
             ("", None),
         ):
-            with self.subTest(expected), mock.patch.object(
-                machine, "output_of", return_value=macros
-            ), mock.patch.object(machine.shutil, "which", return_value="/bin/c++"):
+            with (
+                self.subTest(expected),
+                mock.patch.object(machine, "output_of", return_value=macros),
+                mock.patch.object(machine.shutil, "which", return_value="/bin/c++"),
+            ):
                 tool = machine.find_compiler()
                 self.assertEqual(tool and (tool.name, tool.version), expected)
 

@@ -37,7 +37,8 @@ void require_reference(const Array& x, const Array& r, const Array& w) {
 }  // namespace
 
 TEST_CASE("add_rms_norm's ledger, by hand", "[add_rms_norm]") {
-  const Case plans = add_rms_norm_case({.m = 7, .n = 10, .dtype = Dtype::bfloat16}, Convention::exact);
+  const Case plans =
+      add_rms_norm_case({.m = 7, .n = 10, .dtype = Dtype::bfloat16}, Convention::exact);
   // x, r, s and y 140 bytes each, w 20, a vector of m in float32 28.
   REQUIRE(plans.unfused.kernels.size() == 7);
   CHECK(plans.unfused.kernels[0].name == "add");
@@ -147,14 +148,16 @@ TEST_CASE("add_rms_norm's rows are the product of the leading dimensions", "[add
 TEMPLATE_TEST_CASE("add_rms_norm gives the same bits on bases that no register is aligned to",
                    "[add_rms_norm]", float, float16, bfloat16) {
   const std::int64_t m = 7, n = 515;
-  const Array x = filled("x", dtype_of<TestType>, {m, n}), r = filled("r", dtype_of<TestType>, {m, n});
+  const Array x = filled("x", dtype_of<TestType>, {m, n}),
+              r = filled("r", dtype_of<TestType>, {m, n});
   const Array w = filled("w", dtype_of<TestType>, {n});
   const Outputs aligned = run<TestType>(x, r, w);
   Fast fast(Stores::streaming);
   for (const std::int64_t offset : {1, 2, 3, 5}) {
     const Array moved = filled("x", dtype_of<TestType>, {m, n}, offset);
     REQUIRE(same_bits(moved, x));
-    Array s("s", dtype_of<TestType>, {m, n}, offset), y("y", dtype_of<TestType>, {m, n}, offset + 1);
+    Array s("s", dtype_of<TestType>, {m, n}, offset),
+        y("y", dtype_of<TestType>, {m, n}, offset + 1);
     cpu::add_rms_norm(fast, moved.rows<TestType>(), r.rows<TestType>(), w.row<TestType>(),
                       s.rows<TestType>(), y.rows<TestType>());
     CHECK(same_bits(s, aligned.s));
@@ -169,7 +172,8 @@ TEST_CASE("add_rms_norm of slices and repeated rows is that of contiguous copies
   constexpr std::int64_t m = 5, wide = 64, n = 40;
   const Array whole = filled("whole", Dtype::float16, {m, wide});
   const Array r = filled("r", Dtype::float16, {1, n}), w = filled("w", Dtype::float16, {n});
-  Array s = filled_with<float16>("s", {m, wide}, 7.0f), y = filled_with<float16>("y", {m, wide}, 7.0f);
+  Array s = filled_with<float16>("s", {m, wide}, 7.0f),
+        y = filled_with<float16>("y", {m, wide}, 7.0f);
   Fast fast;
   cpu::add_rms_norm(fast, strided_rows(whole.data<float16>() + 8, m, n, wide),
                     strided_rows(r.data<float16>(), m, n, 0), w.row<float16>(),
@@ -196,8 +200,8 @@ TEMPLATE_TEST_CASE("add_rms_norm in place gives the bits that it gives out of pl
                    "[add_rms_norm]", float, float16, bfloat16) {
   const std::vector<std::int64_t> shape = {9, 770};
   const Array w = filled("w", dtype_of<TestType>, {770});
-  const Outputs expected =
-      run<TestType>(filled("x", dtype_of<TestType>, shape), filled("r", dtype_of<TestType>, shape), w);
+  const Outputs expected = run<TestType>(filled("x", dtype_of<TestType>, shape),
+                                         filled("r", dtype_of<TestType>, shape), w);
   for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
     for (const bool s_over_x : {true, false}) {
       Array x = filled("x", dtype_of<TestType>, shape), r = filled("r", dtype_of<TestType>, shape);
@@ -226,7 +230,8 @@ TEST_CASE("a residual that cancels x gives zeros with eps, and NaN without", "[a
 
 TEMPLATE_TEST_CASE("NaN and Inf stay in their row of add_rms_norm", "[add_rms_norm]", float,
                    float16, bfloat16) {
-  Array x = filled("x", dtype_of<TestType>, {3, 100}), r = filled("r", dtype_of<TestType>, {3, 100});
+  Array x = filled("x", dtype_of<TestType>, {3, 100}),
+        r = filled("r", dtype_of<TestType>, {3, 100});
   const Array w = filled("w", dtype_of<TestType>, {100});
   const Outputs clean = run<TestType>(x, r, w);
   x.data<TestType>()[117] = from_float<TestType>(std::numeric_limits<float>::quiet_NaN());
@@ -251,9 +256,8 @@ TEST_CASE("add_rms_norm refuses what it cannot do, and names it", "[add_rms_norm
   Fast fast;
   const auto call = [&](Rows<const float> in, Rows<const float> residual, Row<const float> weight,
                         Rows<float> sum, Rows<float> out, const RmsNormOptions& options = {}) {
-    CHECK_THROWS_AS(
-        cpu::add_rms_norm_unfused(fast, in, residual, weight, sum, out, {}, options),
-        ArgumentError);
+    CHECK_THROWS_AS(cpu::add_rms_norm_unfused(fast, in, residual, weight, sum, out, {}, options),
+                    ArgumentError);
     cpu::add_rms_norm(fast, in, residual, weight, sum, out, options);
   };
   const Rows<float> in = x.rows<float>(), residual = r.rows<float>();
@@ -270,7 +274,8 @@ TEST_CASE("add_rms_norm refuses what it cannot do, and names it", "[add_rms_norm
                        begins("s: got [3, 8]; allowed: [4, 8]"));
   CHECK_THROWS_MATCHES(call(in, residual, weight, sum, three(out)), ArgumentError,
                        begins("y: got [3, 8]; allowed: [4, 8]"));
-  CHECK_THROWS_MATCHES(call(in, residual, weight, sum, sum), ArgumentError, begins("y: overlaps s"));
+  CHECK_THROWS_MATCHES(call(in, residual, weight, sum, sum), ArgumentError,
+                       begins("y: overlaps s"));
   CHECK_THROWS_MATCHES(call(in, residual, weight, in, in), ArgumentError, begins("y: overlaps s"));
   CHECK_THROWS_MATCHES(call(three(in), three(residual), weight, three(in, 8), three(out)),
                        ArgumentError, begins("s: overlaps x"));

@@ -16,8 +16,9 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("scale_add's plans pass every check at lengths that break loops, replay included",
-                   "[scale_add]", float, float16, bfloat16) {
+TEMPLATE_TEST_CASE(
+    "scale_add's plans pass every check at lengths that break loops, replay included",
+    "[scale_add]", float, float16, bfloat16) {
   // Around a register, a piece of the vector, and several pieces.
   for (const std::int64_t n : {1, 2, 3, 7, 31, 33, 513, 769, 4095, 4096, 4097, 8192, 40000}) {
     for (const std::int64_t offset : {0, 1}) {
@@ -83,7 +84,8 @@ TEMPLATE_TEST_CASE("scale_add in place of either input gives the bits that it gi
     cpu::scale_add_unfused(fast, x.row<TestType>(), 0.7f, b.row<TestType>(),
                            unfused.row<TestType>(), t.row<TestType>());
     for (const bool over_x : {true, false}) {
-      Array x_too = filled("x", dtype_of<TestType>, {n}), b_too = filled("b", dtype_of<TestType>, {n});
+      Array x_too = filled("x", dtype_of<TestType>, {n}),
+            b_too = filled("b", dtype_of<TestType>, {n});
       Array& over = over_x ? x_too : b_too;
       cpu::scale_add(fast, x_too.row<TestType>(), 0.7f, b_too.row<TestType>(),
                      over.row<TestType>());

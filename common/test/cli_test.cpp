@@ -36,6 +36,10 @@ std::vector<Subcommand> subcommands() {
     return {1, "all that was found\n", ""};
   };
   return {{"show", "prints its flags", {{"--m", "N", "rows"}, {"--json", "", "JSON"}}, show},
+          {"hold",
+           "prints its files",
+           {{"MINE", "FILE", "one"}, {"OTHER", "FILE", "another"}, {"--m", "N", "rows"}},
+           show},
           {"fail", "goes wrong", {{"--how", "KIND", "what to throw"}}, fail}};
 }
 
@@ -101,15 +105,31 @@ TEST_CASE("a value is kept to the letter", "[cli]") {
   CHECK(run({"show", "--m=" + value}).out == "--m=" + value + ";");
 }
 
+TEST_CASE("arguments that stand by themselves are taken in order, flags anywhere", "[cli]") {
+  CHECK(run({"hold"}).out == "");
+  CHECK(run({"hold", "a"}).out == "MINE=a;");
+  CHECK(run({"hold", "a", "b"}).out == "MINE=a;OTHER=b;");
+  CHECK(run({"hold", "--m", "5", "a", "b"}).out == "--m=5;MINE=a;OTHER=b;");
+  CHECK(run({"hold", "a", "--m=5", "b"}).out == "--m=5;MINE=a;OTHER=b;");
+  CHECK(run({"hold", "a", "b", "--m", "-1"}).out == "--m=-1;MINE=a;OTHER=b;");
+}
+
+TEST_CASE("an argument that stands by itself is kept to the letter", "[cli]") {
+  const std::string value = GENERATE(as<std::string>(), "", " a", "a b", "x=y", "[1,2]", "a,b",
+                                     "MINE", "OTHER", "m", "./--m", "\xC3\xA9.json");
+  CHECK(run({"hold", value}).out == "MINE=" + value + ";");
+  CHECK(run({"hold", "a", value}).out == "MINE=a;OTHER=" + value + ";");
+}
+
 TEST_CASE("a command line that does not add up has exit code 2 and one line on stderr", "[cli]") {
   struct Bad {
     std::vector<std::string> arguments;
     std::string named;  // what the line must name
   };
   const Bad bad = GENERATE(values<Bad>({
-      {{}, "allowed: show, fail"},
+      {{}, "allowed: show, hold, fail"},
       {{""}, "got \"\""},
-      {{"shout"}, "got \"shout\"; allowed: show, fail"},
+      {{"shout"}, "got \"shout\"; allowed: show, hold, fail"},
       {{"--json", "show"}, "got \"--json\""},
       {{"show", "--rows", "5"}, "got \"--rows\"; allowed: --m, --json"},
       {{"show", "-m", "5"}, "got \"-m\""},
@@ -129,6 +149,11 @@ TEST_CASE("a command line that does not add up has exit code 2 and one line on s
       {{"show", "--json=true"}, "got \"true\""},
       {{"show", "--json="}, "got \"\""},
       {{"show", "two\nlines"}, "got \"two lines\""},
+      {{"hold", "a", "b", "c"}, "got \"c\"; allowed: MINE, OTHER, --m"},
+      {{"hold", "a", "--n", "b"}, "got \"--n\"; allowed: MINE, OTHER, --m"},
+      {{"hold", "-a.json"}, "got \"-a.json\""},
+      {{"hold", "a", "--MINE", "b"}, "got \"--MINE\""},
+      {{"hold", "a", "--m"}, "--m"},
   }));
   const Outcome outcome = run(bad.arguments);
   CHECK(outcome.exit_code == 2);

@@ -1,0 +1,16 @@
+// Right, but not done: one pass over all of x for the roots, then a second one for y.
+
+#include "common/exercise.hpp"
+
+template <class In, class Weights, class Out>
+void rms_norm(In x, Weights w, Out y, float eps) {
+  std::vector<float> rstd(x.rows());
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    float sum = 0;
+    for (std::int64_t j = 0; j < x.cols(); ++j) sum += x(i, j) * x(i, j);
+    rstd[i] = 1 / std::sqrt(sum / static_cast<float>(x.cols()) + eps);
+  }
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    for (std::int64_t j = 0; j < x.cols(); ++j) y(i, j) = x(i, j) * rstd[i] * w(j);
+  }
+}

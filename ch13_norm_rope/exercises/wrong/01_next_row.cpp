@@ -1,0 +1,14 @@
+// Wrong: an index that does not exist, but hits the row after.
+
+#include "common/exercise.hpp"
+
+template <class In, class Weights, class Out>
+void rms_norm(In x, Weights w, Out y, float eps) {
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    const std::int64_t n = i + 1 < x.rows() ? x.cols() + 1 : x.cols();
+    float sum = 0;
+    for (std::int64_t j = 0; j < n; ++j) sum += x(i, j) * x(i, j);
+    const float rstd = 1 / std::sqrt(sum / static_cast<float>(x.cols()) + eps);
+    for (std::int64_t j = 0; j < x.cols(); ++j) y(i, j) = x(i, j) * rstd * w(j);
+  }
+}

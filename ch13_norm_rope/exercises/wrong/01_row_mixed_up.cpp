@@ -1,0 +1,14 @@
+// Wrong: every row is scaled by the first row's root.
+
+#include "common/exercise.hpp"
+
+template <class In, class Weights, class Out>
+void rms_norm(In x, Weights w, Out y, float eps) {
+  float rstd = 0;
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    float sum = 0;
+    for (std::int64_t j = 0; j < x.cols(); ++j) sum += x(i, j) * x(i, j);
+    if (i == 0) rstd = 1 / std::sqrt(sum / static_cast<float>(x.cols()) + eps);
+    for (std::int64_t j = 0; j < x.cols(); ++j) y(i, j) = x(i, j) * rstd * w(j);
+  }
+}

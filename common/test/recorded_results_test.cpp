@@ -1,0 +1,322 @@
+// What everyone's records must be: each file under results/ is held against its schema, its folder
+// and itself. The checks have tests of their own, on records that are wrong in one way each.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/compare.hpp"
+#include "common/error.hpp"
+#include "common/files.hpp"
+#include "common/machine.hpp"
+#include "common/results.hpp"
+#include "common/test/temporary_folder.hpp"
+
+namespace opbook {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code none;  // a folder that is not there has no entries
+  for (const auto& entry : fs::directory_iterator(folder, none)) paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+/// Faults of one repository's records, a line each.
+class Inspection {
+ public:
+  explicit Inspection(fs::path root) : root_(std::move(root)) {
+    for (const fs::path& entry : entries(root_ / "results")) {
+      if (fs::is_directory(entry)) {
+        inspect_machine(entry);
+      } else if (entry.extension() == ".json") {
+        fault(entry, "lies in no machine's folder");
+      }
+    }
+  }
+
+  const std::vector<std::string>& faults() const { return faults_; }
+
+ private:
+  void fault(const fs::path& file, const std::string& what) {
+    faults_.push_back(file.lexically_relative(root_).string() + ": " + what);
+  }
+
+  void inspect_machine(const fs::path& folder) {
+    const std::optional<double> fastest = fastest_gb_per_s(folder);
+    for (const fs::path& file : entries(folder)) {
+      if (file.extension() == ".json" && file.filename() != "machine.json") {
+        inspect_record(file, fastest);
+      }
+    }
+  }
+
+  /// The rate that no row can pass: what a data sheet calls the peak, by whichever name it is known
+  /// (a driver's "NVIDIA H200" is sold as "NVIDIA H200 SXM"); of a measured machine its best mix,
+  /// with 5 % for the day. Empty where nothing is known of the machine.
+  std::optional<double> fastest_gb_per_s(const fs::path& folder) {
+    std::vector<fs::path> files = entries(root_ / "common" / "machines");
+    if (fs::exists(folder / "machine.json")) files.push_back(folder / "machine.json");
+    std::optional<double> fastest;
+    for (const fs::path& file : files) {
+      try {
+        const Machine machine = load_machine(file.string());
+        const bool own = file.parent_path() == folder;
+        const std::string slug = machine_slug(machine.name) + "-";
+        if (!own && !slug.starts_with(folder.filename().string() + "-")) continue;
+        for (const auto& [mix, rate] : machine.bandwidth_gbs) {
+          fastest = std::max(fastest.value_or(0), mix == "peak" ? rate : 1.05 * rate);
+        }
+      } catch (const ArgumentError& error) {
+        faults_.push_back(error.what());
+      }
+    }
+    return fastest;
+  }
+
+  void inspect_record(const fs::path& file, std::optional<double> fastest) {
+    Results results;
+    try {
+      results = read_results(file);
+      compare_results(results, results);  // refuses a measurement that is there twice
+    } catch (const ArgumentError& error) {
+      faults_.push_back(error.what());
+      return;
+    }
+    const std::string slug = machine_slug(results.machine.name);
+    if (file.parent_path().filename() != slug) {
+      fault(file,
+            fmt::format("its machine, \"{}\", belongs in results/{}", results.machine.name, slug));
+    }
+    if (!is_chapter(file.stem().string())) fault(file, "is not named after a chapter");
+    if (results.rows.empty()) fault(file, "has no rows");
+    for (std::size_t i = 0; i < results.rows.size(); ++i) {
+      for (const std::string& what : faults_of(results.rows[i], results.machine, fastest)) {
+        fault(file, fmt::format("rows[{}]: {}", i, what));
+      }
+    }
+  }
+
+  bool is_chapter(const std::string& name) const {
+    const std::vector<fs::path> folders = entries(root_);
+    return std::any_of(folders.begin(), folders.end(), [&](const fs::path& folder) {
+      const std::string text = folder.filename().string();
+      return name.size() == 4 && name.starts_with("ch") && text.starts_with(name + "_");
+    });
+  }
+
+  /// Each condition is written so that NaN, what was not measured, fails it.
+  static std::vector<std::string> faults_of(const ResultRow& row, const MachineInfo& machine,
+                                            std::optional<double> fastest) {
+    std::vector<std::string> faults;
+    const auto require = [&](bool holds, const std::string& what) {
+      if (!holds) faults.push_back(what);
+    };
+    require(row.device == machine.device, "device is not the machine's");
+    require(row.bytes > 0, "moves no bytes");
+    require(row.n >= 6, "has fewer than the 6 samples that 95 % bounds need");
+    require(0 < row.p25_us && row.p25_us <= row.median_us && row.median_us <= row.p75_us,
+            "median_us is not between its quartiles");
+    require(
+        0 < row.share_lo && row.share_lo <= row.share_of_roof && row.share_of_roof <= row.share_hi,
+        "share_of_roof is not between its bounds");
+    const double rate = static_cast<double>(row.bytes) / row.median_us / 1e3;
+    require(std::fabs(row.gb_per_s - rate) <= 1e-9 * rate, "gb_per_s is not bytes by median_us");
+    require(!fastest || row.gb_per_s <= *fastest,
+            fmt::format("gb_per_s is {:.0f}, but the machine's memory gives {:.0f}", row.gb_per_s,
+                        fastest.value_or(0)));
+    // Of a large problem replay counts fewer rows, whose ledger then stands beside its count.
+    const std::int64_t ledger_bytes = row.replay_ledger_bytes.value_or(row.bytes);
+    if (row.replay_read_bytes || row.replay_write_bytes) {
+      require(
+          row.replay_read_bytes.value_or(0) + row.replay_write_bytes.value_or(0) == ledger_bytes,
+          "replay counted other bytes than the ledger");
+    }
+    if (!row.replay_shape) {
+      require(ledger_bytes == row.bytes, "replay_ledger_bytes is not the bytes of the shape");
+      require(row.replay_flops.value_or(row.flops) == row.flops,
+              "replay counted other FLOPs than the ledger");
+    }
+    return faults;
+  }
+
+  fs::path root_;
+  std::vector<std::string> faults_;
+};
+
+Results sound_record() {
+  Results results;
+  results.machine.name = "NVIDIA H200";
+  results.machine.device = "cuda";
+  ResultRow row;
+  row.op = "rope";
+  row.shape = {4096, 4096};
+  row.dtype = "float32";
+  row.plan = "fused";
+  row.device = "cuda";
+  row.temperature = "cold";
+  row.bytes = 134217728;
+  row.flops = 1000;
+  row.median_us = 32;
+  row.p25_us = 31;
+  row.p75_us = 33;
+  row.n = 41;
+  row.gb_per_s = 4194.304;
+  row.share_of_roof = 0.95;
+  row.share_lo = 0.94;
+  row.share_hi = 0.96;
+  row.replay_read_bytes = 67108864;
+  row.replay_write_bytes = 67108864;
+  row.replay_flops = 1000;
+  results.rows = {row};
+  return results;
+}
+
+/// A repository with one chapter and one record in it.
+struct Repository {
+  TemporaryFolder folder;
+
+  explicit Repository(const Results& record = sound_record(),
+                      const std::string& name = "nvidia-h200/ch13.json") {
+    folder.write("ch13_norm_rope/README.md", "");
+    folder.write("results/README.md", "");
+    write_results(folder.path() / "results" / name, record);
+  }
+  void add_machine(const fs::path& file, const char* name, const char* kind, const char* mix,
+                   int rate) const {
+    folder.write(file, fmt::format(R"({{
+      "name": "{}", "kind": "{}", "source": "a test", "bandwidth_gbs": {{"{}": {}}},
+      "peak_tflops": {{"fp32": 67}}, "sms": 132, "on_chip_bytes_per_block": 232448,
+      "on_chip_bytes_per_sm": 233472, "l2_bytes": 62914560}})",
+                                   name, kind, mix, rate));
+  }
+  std::vector<std::string> faults() const { return Inspection(folder.path()).faults(); }
+  /// The one fault that it has.
+  std::string fault() const {
+    const std::vector<std::string> all = faults();
+    INFO(fmt::format("{}", fmt::join(all, "\n")));
+    CHECK(all.size() == 1);
+    return all.empty() ? "" : all.front();
+  }
+};
+
+/// The one fault of a record that is sound but for one change to its row.
+std::string fault_after(const std::function<void(ResultRow&)>& change) {
+  Results record = sound_record();
+  change(record.rows[0]);
+  return Repository(record).fault();
+}
+
+}  // namespace
+
+TEST_CASE("every record under results/ is sound", "[results]") {
+  const Inspection inspection{fs::path(OPBOOK_SOURCE_DIR)};
+  INFO(fmt::format("{}", fmt::join(inspection.faults(), "\n")));
+  CHECK(inspection.faults().empty());
+}
+
+TEST_CASE("a sound record has no faults, nor has a repository without records", "[results]") {
+  CHECK(Repository().faults().empty());
+  const TemporaryFolder empty;
+  CHECK(Inspection(empty.path()).faults().empty());
+}
+
+TEST_CASE("a record in a wrong place is a fault", "[results]") {
+  CHECK_THAT(Repository(sound_record(), "my-card/ch13.json").fault(),
+             ContainsSubstring("results/my-card/ch13.json: its machine, \"NVIDIA H200\", belongs "
+                               "in results/nvidia-h200"));
+  CHECK_THAT(Repository(sound_record(), "ch13.json").fault(),
+             ContainsSubstring("results/ch13.json: lies in no machine's folder"));
+  for (const char* const name : {"mine", "ch14", "ch1", "ch13_norm_rope"}) {
+    CHECK_THAT(Repository(sound_record(), fmt::format("nvidia-h200/{}.json", name)).fault(),
+               ContainsSubstring("is not named after a chapter"));
+  }
+}
+
+TEST_CASE("a record that cannot be read, or holds nothing, is a fault", "[results]") {
+  const Repository repository;
+  repository.folder.write("results/nvidia-h200/ch13.json", "{}");
+  CHECK_THAT(repository.fault(), ContainsSubstring("schema: missing"));
+
+  Results record = sound_record();
+  record.rows.clear();
+  CHECK_THAT(Repository(record).fault(), ContainsSubstring("has no rows"));
+  record.rows = {sound_record().rows[0], sound_record().rows[0]};
+  CHECK_THAT(Repository(record).fault(), ContainsSubstring("rows[1] repeats rows[0]"));
+}
+
+TEST_CASE("a row that contradicts itself or was not measured is a fault", "[results]") {
+  CHECK_THAT(fault_after([](ResultRow& row) { row.device = "cpu"; }),
+             ContainsSubstring("rows[0]: device is not the machine's"));
+  CHECK_THAT(fault_after([](ResultRow& row) { row.n = 5; }), ContainsSubstring("samples"));
+  for (double ResultRow::* const time :
+       {&ResultRow::p25_us, &ResultRow::p75_us, &ResultRow::share_of_roof, &ResultRow::share_lo,
+        &ResultRow::share_hi, &ResultRow::gb_per_s}) {
+    CHECK_FALSE(fault_after([=](ResultRow& row) { row.*time = not_measured; }).empty());
+  }
+  CHECK_THAT(fault_after([](ResultRow& row) { row.p25_us = 32.5; }),
+             ContainsSubstring("median_us is not between"));
+  CHECK_THAT(fault_after([](ResultRow& row) { row.share_hi = 0.945; }),
+             ContainsSubstring("share_of_roof is not between"));
+  CHECK_THAT(fault_after([](ResultRow& row) { row.gb_per_s = 4200; }),
+             ContainsSubstring("gb_per_s is not bytes by median_us"));
+  CHECK_THAT(fault_after([](ResultRow& row) { ++*row.replay_read_bytes; }),
+             ContainsSubstring("replay counted other bytes"));
+  CHECK_THAT(fault_after([](ResultRow& row) { ++*row.replay_flops; }),
+             ContainsSubstring("replay counted other FLOPs"));
+}
+
+TEST_CASE("replay on fewer rows is held against the ledger of those rows", "[results]") {
+  Results record = sound_record();
+  ResultRow& row = record.rows[0];
+  row.replay_shape = {1024, 4096};
+  row.replay_ledger_bytes = 33554432;
+  row.replay_read_bytes = row.replay_write_bytes = 16777216;
+  row.replay_flops = 250;
+  CHECK(Repository(record).faults().empty());
+  --*row.replay_ledger_bytes;
+  CHECK_THAT(Repository(record).fault(), ContainsSubstring("replay counted other bytes"));
+  CHECK_THAT(fault_after([](ResultRow& whole) {
+               whole.replay_ledger_bytes = 2;
+               whole.replay_read_bytes = whole.replay_write_bytes = 1;
+             }),
+             ContainsSubstring("replay_ledger_bytes is not the bytes of the shape"));
+}
+
+TEST_CASE("a rate above what the machine's memory gives is a fault", "[results]") {
+  const Repository repository;
+  repository.add_machine("common/machines/other.json", "NVIDIA H20", "data_sheet", "peak", 4000);
+  CHECK(repository.faults().empty());
+  repository.add_machine("common/machines/h200.json", "NVIDIA H200 SXM", "data_sheet", "peak",
+                         4800);
+  CHECK(repository.faults().empty());
+  repository.add_machine("common/machines/h200.json", "NVIDIA H200 SXM", "data_sheet", "peak",
+                         4100);
+  CHECK_THAT(repository.fault(),
+             ContainsSubstring("gb_per_s is 4194, but the machine's memory gives 4100"));
+}
+
+TEST_CASE("a measured machine.json bounds the rates beside it, with 5 %", "[results]") {
+  const Repository repository;
+  repository.add_machine("results/nvidia-h200/machine.json", "any", "measured", "copy", 4000);
+  CHECK(repository.faults().empty());
+  repository.add_machine("results/nvidia-h200/machine.json", "any", "measured", "copy", 3900);
+  CHECK_THAT(repository.fault(), ContainsSubstring("the machine's memory gives 4095"));
+  repository.folder.write("results/nvidia-h200/machine.json", "{");
+  CHECK_THAT(repository.fault(), ContainsSubstring("machine.json: is not JSON"));
+}
+
+}  // namespace opbook
