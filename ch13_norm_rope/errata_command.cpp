@@ -58,12 +58,14 @@ std::string paragraph(const std::string& label, const std::string& text) {
   std::string result, line = label, word;
   while (words >> word) {
     if (line.size() + 1 + word.size() > line_width) {
-      result += line + "\n";
+      result += line;
+      result += '\n';
       line = std::string(label.size(), ' ');
     }
-    line += " " + word;
+    line += ' ';
+    line += word;
   }
-  return result + line + "\n";
+  return result + line + '\n';
 }
 
 std::string table_text(const Figures& figures) {
@@ -82,7 +84,7 @@ std::string table_text(const Figures& figures) {
   }
   std::istringstream lines(table.render());
   std::string result, line;
-  while (std::getline(lines, line)) result += "    " + line + "\n";
+  while (std::getline(lines, line)) result.append("    ").append(line).append(1, '\n');
   return result;
 }
 
@@ -90,7 +92,10 @@ std::string entry_text(const Erratum& erratum) {
   std::string text = fmt::format("{:2}. {}\n\n", erratum.number, erratum.title);
   text += paragraph("    Book: ", erratum.book);
   text += paragraph("    Right:", erratum.right);
-  if (!erratum.figures.measures.empty()) text += "\n" + table_text(erratum.figures);
+  if (!erratum.figures.measures.empty()) {
+    text += '\n';
+    text += table_text(erratum.figures);
+  }
   return text;
 }
 

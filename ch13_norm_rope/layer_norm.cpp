@@ -25,7 +25,10 @@ void layer_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                         Row<const std::type_identity_t<T>> g, Row<const std::type_identity_t<T>> b,
                         Rows<T> y, const LayerNormIntermediates<T>& intermediates, float eps) {
   check<T>(x, g, b, y, eps);
-  const auto& [x2, sum_x, sum_x2, mean, rstd, centered, scaled] = intermediates;
+  const Rows<T> x2 = intermediates.x2, centered = intermediates.centered;
+  const Rows<T> scaled = intermediates.scaled;
+  const Row<float> sum_x = intermediates.sum_x, sum_x2 = intermediates.sum_x2;
+  const Row<float> mean = intermediates.mean, rstd = intermediates.rstd;
   const std::int64_t m = x.rows();
   require_shape("x2", x2, m, x.cols);
   require_size("sum_x", sum_x, m);

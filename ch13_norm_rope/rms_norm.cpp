@@ -24,7 +24,9 @@ void rms_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                       Row<const std::type_identity_t<T>> w, Rows<T> y,
                       const RmsNormIntermediates<T>& intermediates, const RmsNormOptions& options) {
   check<T>(x, w, y, options);
-  const auto& [x2, mean, mean_eps, rstd, scaled] = intermediates;
+  const Rows<T> x2 = intermediates.x2, scaled = intermediates.scaled;
+  const Row<float> mean = intermediates.mean, mean_eps = intermediates.mean_eps;
+  const Row<float> rstd = intermediates.rstd;
   const std::int64_t m = x.rows();
   require_shape("x2", x2, m, x.cols);
   require_size("mean", mean, m);

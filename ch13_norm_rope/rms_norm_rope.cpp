@@ -40,7 +40,7 @@ void rms_norm_rope(Backend& backend, Rows<const std::type_identity_t<T>> x,
     // Scratch of T: what turns is the rounded value.
     const auto tail = row.template scratch<T>(in.turned());
     normalise_to(tail, in.kept());
-    in.rotate_tail(row, i, y.row(i), tail);
+    in.rotate_tail(row, i, in.tail_of(y.row(i)), tail);
   });
 }
 

@@ -79,7 +79,7 @@ void rms_norm_rope_quant(Backend& backend, Rows<const std::type_identity_t<T>> x
     const auto held = row.template scratch<T>(x.cols);
     const Row<const T> y = held;
     rms_norm_row<T>(row, held, x.row(i), w, in.options);
-    in.rotate_tail(row, i, held, y);
+    in.rotate_tail(row, i, in.tail_of(held), in.tail_of(y));
     if (result.y.data != nullptr) row.map(result.y.row(i), [](auto v) { return v; }, y);
     quantise_groups(row, result.q.row(i), result.scale.row(i), y);
   });

@@ -17,7 +17,7 @@
 namespace opbook::ch13 {
 
 struct RmsNormRopeQuantOptions {
-  RmsNormOptions norm;
+  RmsNormOptions norm = {};
   std::int64_t group_size = 0;  ///< columns that share a scale, a divisor of n; 0: the whole row
 };
 

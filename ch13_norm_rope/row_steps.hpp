@@ -47,13 +47,18 @@ struct NormRope {
     require_apart_from_tables(name, y, tables);
   }
 
-  /// The last columns of `from`, turned by the angles of row i and rounded, as those of `to`.
+  /// The last columns of a row: those that turn.
+  template <class AnyRow>
+  AnyRow tail_of(AnyRow row) const {
+    return row.slice(kept(), turned());
+  }
+
+  /// to = from, the last columns of row i, turned by its angles; `to` may be `from`.
   template <class Primitives, class Out>
   void rotate_tail(Primitives& row, std::int64_t i, Out to, Row<const T> from) const {
     if (turned() == 0) return;
     const std::int64_t at = tables.positions.table_row(row, i);
-    rotate(row, to.slice(kept(), turned()), from.slice(kept(), turned()), tables.cos.row(at),
-           tables.sin.row(at));
+    rotate(row, to, from, tables.cos.row(at), tables.sin.row(at));
   }
 
   /// normed = rms_norm(x, w).
@@ -70,7 +75,7 @@ struct NormRope {
     backend.kernel("rope", normed, y, [in = *this, normed, y](auto& row, std::int64_t i) {
       const auto copy = [](auto v) { return v; };
       row.map(y.row(i).slice(0, in.kept()), copy, normed.row(i).slice(0, in.kept()));
-      in.rotate_tail(row, i, y.row(i), normed.row(i));
+      in.rotate_tail(row, i, in.tail_of(y.row(i)), in.tail_of(normed.row(i)));
     });
   }
 };

@@ -8,27 +8,12 @@ function(opbook_library target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;CUDA;STUB")
   add_library(${target} STATIC ${arg_SOURCES})
   target_link_libraries(${target} PUBLIC opbook_settings PRIVATE opbook_warnings)
-  opbook_precompile(${target} opbook_common <nlohmann/json.hpp> <fmt/format.h> <fmt/ranges.h>)
   if(arg_CUDA AND OPBOOK_CUDA_FOUND)
     add_library(${target}_cuda STATIC ${arg_CUDA})
     target_link_libraries(${target}_cuda PUBLIC opbook_settings PRIVATE opbook_warnings)
     target_link_libraries(${target} PUBLIC ${target}_cuda)
   else()
     target_sources(${target} PRIVATE ${arg_STUB})
-  endif()
-endfunction()
-
-# opbook_precompile(<target> <owner> <header>...)
-#
-# Parses these large headers once, for <owner>, and not in each file of <target>: half of the time
-# that a build takes. A file includes what it uses all the same, and builds without this
-# (CMAKE_DISABLE_PRECOMPILE_HEADERS).
-function(opbook_precompile target owner)
-  if(target STREQUAL owner)
-    list(TRANSFORM ARGN REPLACE "(.+)>$" "\\1$<ANGLE-R>")
-    target_precompile_headers(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>")
-  else()
-    target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
 endfunction()
 
@@ -43,13 +28,10 @@ function(opbook_test target)
   endif()
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} opbook_warnings Catch2::Catch2WithMain)
-  set_property(SOURCE ${arg_SOURCES} APPEND PROPERTY COMPILE_DEFINITIONS
+  target_compile_definitions(${target} PRIVATE
     OPBOOK_TEST_DIR="${CMAKE_CURRENT_SOURCE_DIR}/test")
-  # Tests are compiled more often than they are run.
+  # Tests are compiled more often than they are run; what they test keeps its own flags.
   target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
-  opbook_precompile(${target} common_test <nlohmann/json.hpp> <fmt/format.h> <fmt/ranges.h>
-    <catch2/catch_test_macros.hpp> <catch2/catch_template_test_macros.hpp>
-    <catch2/matchers/catch_matchers.hpp> <catch2/matchers/catch_matchers_string.hpp>)
   add_test(NAME ${target} COMMAND ${target} --reporter console
     --reporter "xml::out=${CMAKE_BINARY_DIR}/test-results/${target}.xml")
   file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/test-results")

@@ -103,11 +103,11 @@ std::string diagnose(const Array& actual, const Check& check, const std::vector<
     return text;
   }
   const Places wrong(actual, [&](std::int64_t i) { return !passes(actual, check, i); });
-  const std::string first = "\n" + element_text(actual, check, wrong.first());
+  const std::string first = element_text(actual, check, wrong.first());
   for (const Slip& slip : slips) {
     if (slip.check.tensor == actual.name() &&
         compare(actual, slip.check.expected, slip.check.tolerance_ulp).pass) {
-      return fmt::format("{}: {}.{}", actual.name(), slip.text, first);
+      return fmt::format("{}: {}.\n{}", actual.name(), slip.text, first);
     }
   }
   const Places nan(actual, [&](std::int64_t i) { return std::isnan(actual.value(i)); });
@@ -117,7 +117,7 @@ std::string diagnose(const Array& actual, const Check& check, const std::vector<
         "Inf.\n{}",
         actual.name(), nan.text(), element_text(actual, check, nan.first()));
   }
-  return fmt::format("{}: wrong in {}.{}", actual.name(), wrong.text(), first);
+  return fmt::format("{}: wrong in {}.\n{}", actual.name(), wrong.text(), first);
 }
 
 }  // namespace opbook

@@ -42,7 +42,7 @@ class Row:
 
 @dataclass
 class Group:
-    """The rows that differ in nothing but the plan; `detail` tells the group from others of its op."""
+    """Rows that differ in nothing but the plan; `detail` tells the group from others of its op."""
 
     op: str
     detail: str

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draws results, and what the programs print with --json, as PNG and SVG.
 
-Of results (build/results/ch13.json) it makes bytes per plan and the share of the roof, of the output
-of `ch13 ledger --json` bytes per plan, and of that of `ch13 cache --json` the curves of traffic by
-the size of the cache. The same file gives the same SVG.
+Of results (build/results/ch13.json) it makes bytes per plan and the share of the roof, of the
+output of `ch13 ledger --json` bytes per plan, and of that of `ch13 cache --json` the curves of
+traffic by the size of the cache. The same file gives the same SVG.
 """
 
 import argparse

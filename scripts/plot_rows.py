@@ -1,4 +1,4 @@
-"""Figures that have a line for each row of the results: bytes per plan, and the share of the roof."""
+"""Figures that have a line for each row of the results: bytes per plan, share of the roof."""
 
 import textwrap
 

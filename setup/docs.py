@@ -7,10 +7,10 @@ A block of output is a text fence directly below its marker:
     (what the command prints)
     ```
 
-`run:` is for output that no machine changes, `recorded:` for output rendered from a file in results/
-that its command names. Commands run in the repository's root, without a shell. A block is what the
-command prints on stdout; where its exit code is not 0, what it prints on stderr and a line with the
-code follow. Every text fence is such a block.
+`run:` is for output that no machine changes, `recorded:` for output rendered from a file in
+results/ that its command names. Commands run in the repository's root, without a shell. A block is
+what the command prints on stdout; where its exit code is not 0, what it prints on stderr and a line
+with the code follow. Every text fence is such a block.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def docs(files, write: bool, runner: Runner, targets: dict, make) -> int:
 
 
 def updated(text: str, runner: Runner) -> tuple:
-    """A file's text with each block as it is printed now, and what is wrong: that stays as it is."""
+    """A file's text with each block as it is printed now, and what is wrong, which stays as is."""
     lines = split(text)
     blocks, wrong = find_blocks(lines)
     for block in reversed(blocks):  # from the end, so that the line numbers of the others hold

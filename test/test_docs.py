@@ -22,7 +22,7 @@ PROGRAM = r"""#!/bin/sh
 echo "$@" >> calls
 case "$1" in
 ledger) echo "ledger [$2]"; echo; echo '  two  spaces'; echo 'progress' >&2 ;;
-refuse) echo 'half an answer'; echo 'ch13: --m: got "-3"; allowed: a whole number above zero' >&2; exit 2 ;;
+refuse) echo 'half an answer'; echo 'ch13: --m: got "-3"; allowed: above zero' >&2; exit 2 ;;
 silent) ;;
 fence) echo '```' ;;
 open) printf 'no newline' ;;
@@ -72,7 +72,7 @@ class Repository:
                 mode == "write",
                 docs.Runner(programs),
                 {"ch13": "ch13_target"},
-                lambda *targets: self.built.extend(targets),
+                lambda *targets: self.built.append(targets),
             )
         return code, out.getvalue(), err.getvalue()
 
@@ -103,7 +103,7 @@ class Output(unittest.TestCase):
         self.assertIn("ledger [$HOME;ls]\n", self.written(block("ch13 ledger $HOME;ls")))
 
     def test_a_refusal_shows_stderr_and_the_exit_code(self):
-        refusal = 'ch13: --m: got "-3"; allowed: a whole number above zero'
+        refusal = 'ch13: --m: got "-3"; allowed: above zero'
         expected = block("ch13 refuse", "half an answer", refusal, "(exit code 2)")
         self.assertEqual(self.written(block("ch13 refuse")), expected)
 
@@ -129,6 +129,15 @@ class Output(unittest.TestCase):
         ) + block("ch13 silent")
         self.assertEqual(self.written(text), text)
         self.assertEqual(self.written(text[:-1]), text[:-1])
+        stale, fresh = block("ch13 open", "old"), block("ch13 open", "no newline")
+        self.assertEqual(self.written(text + stale), text + fresh)
+        self.assertEqual(self.written(stale + text), fresh + text)
+
+    def test_blocks_that_grow_and_shrink_leave_each_other_alone(self):
+        old = "a\n{}b\n{}c\n{}d\n".format(*[block("ch13 ledger")] * 2, block("ch13 open", "1", "2"))
+        grown = block("ch13 ledger", "ledger []", "", "  two  spaces")
+        new = "a\n{}b\n{}c\n{}d\n".format(grown, grown, block("ch13 open", "no newline"))
+        self.assertEqual(self.written(old), new)
 
     def test_a_command_that_stands_in_several_blocks_runs_once(self):
         with Repository() as repository:
@@ -143,7 +152,7 @@ class Output(unittest.TestCase):
             self.assertEqual(repository.built, [])
             repository.write("README.md", block("ch13 silent"))
             repository.docs("check")
-            self.assertEqual(repository.built, ["ch13_target"])
+            self.assertEqual(repository.built, [("ch13_target",)])
 
 
 class Checking(unittest.TestCase):
@@ -174,6 +183,16 @@ class Checking(unittest.TestCase):
             repository.write("README.md", block("ch13 ledger")).chmod(0o640)
             self.assertEqual(repository.docs("write")[0], 0)
             self.assertEqual((repository.folder / "README.md").stat().st_mode & 0o777, 0o640)
+
+    def test_a_file_that_cannot_be_written_stays_as_it_was(self):
+        with Repository() as repository:
+            repository.write("README.md", block("ch13 ledger"))
+            names = sorted([*os.listdir(repository.folder), "calls"])
+            with mock.patch.object(docs.shutil, "copymode", side_effect=OSError("disk full")):
+                with self.assertRaisesRegex(OSError, "disk full"):
+                    repository.docs("write")
+            self.assertEqual(repository.read(), block("ch13 ledger"))
+            self.assertEqual(sorted(os.listdir(repository.folder)), names)
 
 
 class Mistakes(unittest.TestCase):
@@ -231,8 +250,8 @@ class Mistakes(unittest.TestCase):
 
     def test_a_recorded_file_that_is_missing_or_not_named(self):
         self.refused(
-            "\n" + block("ch13 show --results results/b/ch13.json", kind="recorded"),
-            "2: recorded: ch13 show --results results/b/ch13.json: results/b/ch13.json: no such file",
+            "\n" + block("ch13 show --results results/b/13.json", kind="recorded"),
+            "2: recorded: ch13 show --results results/b/13.json: results/b/13.json: no such file",
         )
         self.refused(
             block("ch13 show", kind="recorded"),

@@ -262,10 +262,16 @@ class Run(unittest.TestCase):
             results.touch()
             return sandbox.book("run", "ch13", PYTHONPATH=str(hidden.path), **environment)
 
+    def add_python(self, sandbox):
+        (sandbox.folder / ".venv" / "bin").mkdir(parents=True)
+        text = (
+            '#!/bin/sh\n[ "$1" = -c ] && echo 3.6.3 && exit\nprintf "<%s>" "$@"\nexit ${DRAWN:-0}\n'
+        )
+        sandbox.add_tool("../op book/.venv/bin/python", text)
+
     def test_figures_are_made_by_the_python_that_has_matplotlib(self):
         with Sandbox() as sandbox:
-            (sandbox.folder / ".venv" / "bin").mkdir(parents=True)
-            sandbox.add_tool("../op book/.venv/bin/python", '#!/bin/sh\nprintf "<%s>" "$@"\n')
+            self.add_python(sandbox)
             code, out, err = self.run_book(sandbox)
             self.assertEqual(code, 0, err)
             self.assertIn("== ch13 figures\n", out)
@@ -275,6 +281,18 @@ class Run(unittest.TestCase):
             self.assertTrue(out.endswith(f"<{script}>{files}"), out)
             cache = (results / "ch13_cache.json").read_text(encoding="utf-8")
             self.assertIn("[cache][--json]", cache)
+
+    def test_figures_that_fail_fail_the_run(self):
+        with Sandbox() as sandbox:
+            self.add_python(sandbox)
+            self.assertEqual(self.run_book(sandbox, DRAWN="2")[0], 2)
+
+    def test_without_curves_the_results_are_drawn_all_the_same(self):
+        with Sandbox() as sandbox:
+            self.add_python(sandbox)
+            code, out, _ = self.run_book(sandbox, EXIT_CODE="1")
+            self.assertEqual((code, out[-11:]), (1, "/ch13.json>"))
+            self.assertEqual(os.listdir(sandbox.folder / "build" / "results"), ["ch13.json"])
 
     def test_without_matplotlib_a_line_says_what_brings_it_and_nothing_fails(self):
         with Sandbox() as sandbox:
