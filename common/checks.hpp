@@ -53,6 +53,7 @@ std::pair<const std::byte*, const std::byte*> extent(Rows<T> rows) {
 /// The rows of an output must not run into each other, nor lie backwards.
 template <class T>
 void require_distinct_rows(const char* argument, Rows<T> rows) {
+  if (rows.rows() == 0 || rows.cols == 0) return;
   const bool inner_apart = rows.inner <= 1 || rows.inner_stride >= rows.cols;
   const std::int64_t span =
       rows.inner <= 1 ? rows.cols : (rows.inner - 1) * rows.inner_stride + rows.cols;

@@ -147,22 +147,26 @@ std::vector<Mutant> wasteful_mutants_of(const Problem& right) {
   const auto second_pass = [rows = std::vector<RowBytes>()](Meter& meter, const void* row,
                                                             std::int64_t bytes,
                                                             std::int64_t rows_left) mutable {
-    rows.emplace_back(row, bytes);
-    if (rows_left > 0) return;
+    if (rows_left > 0) {  // the last may be shorter than the others: it is left out
+      rows.emplace_back(row, bytes);
+      return;
+    }
     for (const auto& [again, size] : rows) meter.read(again, size);
     rows.clear();
   };
-  // A tensor of the input's size, row by row written and read back.
-  const auto scratch_tensor = [memory = std::make_shared<std::vector<std::byte>>(), row_index = 0](
+  // A tensor of the input's size, row by row written and read back; a new one for each kernel, none
+  // given back before the end.
+  using Memory = std::shared_ptr<std::vector<std::byte>>;
+  const auto scratch_tensor = [kept = std::vector<Memory>(), next = std::size_t{0}](
                                   Meter& meter, const void*, std::int64_t bytes,
                                   std::int64_t rows_left) mutable {
-    if (row_index == 0) {
-      memory = std::make_shared<std::vector<std::byte>>(bytes * (rows_left + 1));
-      meter.declare("scratch", memory->data(), bytes * (rows_left + 1));
+    if (next == 0) {
+      kept.push_back(std::make_shared<std::vector<std::byte>>(bytes * (rows_left + 1)));
+      meter.declare("scratch", kept.back()->data(), bytes * (rows_left + 1));
     }
-    meter.write(memory->data() + row_index * bytes, bytes);
-    meter.read(memory->data() + row_index * bytes, bytes);
-    row_index = rows_left == 0 ? 0 : row_index + 1;
+    meter.write(kept.back()->data() + next, bytes);
+    meter.read(kept.back()->data() + next, bytes);
+    next = rows_left == 0 ? 0 : next + bytes;
   };
   std::vector<Mutant> mutants;
   mutants.push_back(wasteful("a second pass over the whole input", right, second_pass));

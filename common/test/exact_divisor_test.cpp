@@ -84,9 +84,19 @@ TEST_CASE("where nothing underflows the exact divisor's quotient is the true one
 }
 
 TEST_CASE("zeros keep their signs through the exact divisor") {
-  const ExactDivisor divisor(0.37f);
-  CHECK_FALSE(std::signbit(divisor.divide(0.0f)));
-  CHECK(std::signbit(divisor.divide(-0.0f)));
+  for (const float scale : scales(20)) {
+    const ExactDivisor divisor(scale);
+    if (!divisor.usable) continue;
+    float zeros[64], quotients[64];
+    for (int i = 0; i < 64; ++i) zeros[i] = i % 3 == 0 ? -0.0f : 0.0f;
+    for (int i = 0; i < 64; i += pack_lanes) {
+      store_pack(quotients + i, divisor.divide(load_pack(zeros + i)));
+    }
+    for (int i = 0; i < 64; ++i) {
+      REQUIRE(std::signbit(quotients[i]) == std::signbit(zeros[i]));
+      REQUIRE(std::signbit(divisor.divide(zeros[i])) == std::signbit(zeros[i]));
+    }
+  }
 }
 
 TEST_CASE("divisors that the method is not exact for are not usable") {
