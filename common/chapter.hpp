@@ -1,7 +1,7 @@
 #pragma once
 
-// What the subcommands that run operators (verify, bench, cache, show) need to know of a chapter, and the
-// subcommands themselves, the same in every chapter's program.
+// What the subcommands that run operators (verify, bench, cache, show) need to know of a chapter,
+// and the subcommands themselves, the same in every chapter's program.
 
 #include <cstdint>
 #include <functional>
@@ -54,8 +54,8 @@ Subcommand verify_subcommand(const Chapter& chapter);
 /// the clock, written as results.
 Subcommand bench_subcommand(const Chapter& chapter);
 
-/// `cache [--op OP, with its arguments' flags] [--json]`: memory traffic of both plans by the size of
-/// the cache, from one replay.
+/// `cache [--op OP, with its arguments' flags] [--json]`: memory traffic of both plans by the size
+/// of the cache, from one replay.
 Subcommand cache_subcommand(const Chapter& chapter);
 
 /// `show [--results FILE]`: results as a table: ledger, replay, counters, clock.

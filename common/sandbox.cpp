@@ -167,8 +167,9 @@ ChildEnd died_of(int status) {
 
 ChildEnd run_in_child(const std::function<void()>& body, const Limits& limits) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
     throw std::system_error(errno, std::generic_category(), "pipe");
+  }
   std::fflush(nullptr);  // or the child would print it again
   const pid_t child = fork();
   if (child < 0) {

@@ -157,9 +157,9 @@ inline Pack::Bits bfloat16_high_bits(Pack a) {
   return choose(a.lanes != a.lanes, Pack::Bits{} + 0x7FFF0000u, rounded);
 }
 
-/// The bits of |a| + 2^(e + 20), e being the exponent of |a| but -6 at least: float32's own addition
-/// rounds |a| to a multiple of 2^(e - 3), e4m3's step at that place, to nearest even. The low bits
-/// of the sum then hold that multiple, 0 to 16, and its exponent field e + 147.
+/// The bits of |a| + 2^(e + 20), e being the exponent of |a| but -6 at least: float32's own
+/// addition rounds |a| to a multiple of 2^(e - 3), e4m3's step at that place, to nearest even. The
+/// low bits of the sum then hold that multiple, 0 to 16, and its exponent field e + 147.
 inline Pack::Bits e4m3_sum(Pack a) {
   const Pack::Bits magnitude = a.bits() & 0x7FFFFFFFu;
   const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude & 0x7F800000u);

@@ -2,6 +2,8 @@
 
 namespace opbook::gpu {
 
-Probe probe_device() { return {std::nullopt, "built without a CUDA compiler"}; }
+Probe probe_device() {
+  return {std::nullopt, "built without a CUDA compiler"};
+}
 
 }  // namespace opbook::gpu
