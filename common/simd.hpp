@@ -164,8 +164,10 @@ inline Pack::Bits e4m3_sum(Pack a) {
   const Pack::Bits magnitude = a.bits() & 0x7FFFFFFFu;
   const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude & 0x7F800000u);
   const Pack::Mask least = Pack::Mask{} + (121 << 23);
-  const Pack::Mask step = (exponent > least ? exponent : least) + (20 << 23);
-  return (Pack::from_bits(magnitude) + Pack::from_bits(std::bit_cast<Pack::Bits>(step))).bits();
+  // Unsigned, since it wraps round for magnitudes far beyond 448, whose sum saturates all the same.
+  const Pack::Bits step =
+      std::bit_cast<Pack::Bits>(exponent > least ? exponent : least) + (20u << 23);
+  return (Pack::from_bits(magnitude) + Pack::from_bits(step)).bits();
 }
 
 /// The codes of a's and b's lanes in turn, each in a 16-bit lane.
