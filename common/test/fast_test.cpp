@@ -155,7 +155,7 @@ TEMPLATE_TEST_CASE("packs round float32 as the scalar conversions do", "", float
 
 TEST_CASE("bfloat16 rounds to e4m3 in even and odd places alike") {
   std::vector<bfloat16> x(65536);
-  for (int i = 0; i < 65536; ++i) x[i] = bfloat16{static_cast<std::uint16_t>(i * 40503)};
+  for (int i = 0; i < 65536; ++i) x[i] = bfloat16{static_cast<std::uint16_t>(i * 40503u)};
   std::vector<float8_e4m3fn> y(65536);
   ScratchSpace scratch;
   FastRow row(scratch, false);
