@@ -18,6 +18,12 @@ BUILD = machine.ROOT / "build"
 LOGS = BUILD / "log"
 PRESETS = ("default", "debug", "asan", "cuda")
 
+# Surroundings whose change leaves nothing of a build to keep.
+AFRESH = {
+    "root": "this folder was moved or copied",
+    "processor": "this is another processor than the one that was compiled for",
+}
+
 
 @contextlib.contextmanager
 def only_one():
@@ -49,9 +55,11 @@ class Build:
             return
         if machine.unsupported_system():
             raise Stop(machine.unsupported_system())
-        if state and state["surroundings"]["root"] != str(machine.ROOT):
-            say(f"this folder was moved or copied; building {self.folder} afresh")
-            shutil.rmtree(self.folder)
+        for name, change in AFRESH.items():
+            if state and state["surroundings"].get(name) != surroundings()[name]:
+                say(f"{change}; building {self.folder} afresh")
+                shutil.rmtree(self.folder)
+                break
 
         tools = Tools()
         if os.environ.get("CXX") and not tools.compiler:
@@ -166,6 +174,7 @@ def surroundings() -> dict:
     """What a configured build depends on and what is cheap to look at: a change sets up anew."""
     return {
         "root": str(machine.ROOT),
+        "processor": machine.processor(),
         "CXX": os.environ.get("CXX"),
         "nvcc": machine.nvcc_path(),
         "gpu": machine.gpu_is_visible(),

@@ -80,6 +80,16 @@ def system_family() -> str:
     return ""
 
 
+def processor() -> str:
+    """The processor's model; "" where the kernel does not name it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
 def is_root() -> bool:
     return os.geteuid() == 0
 

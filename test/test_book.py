@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import io
+import json
 import signal
 import sys
 import tempfile
@@ -128,6 +129,17 @@ class SetUp(unittest.TestCase):
             self.assertEqual((code, out[:8]), (0, "[ledger]"))
             self.assertIn("moved or copied", err)
             self.assertEqual(sum(call.startswith("configure") for call in sandbox.calls()), 2)
+
+    def test_what_was_compiled_for_another_processor_is_built_afresh(self):
+        with Sandbox() as sandbox:
+            sandbox.book("ledger", "ch13")
+            state = sandbox.folder / "build" / "default" / "book-state.json"
+            saved = json.loads(state.read_text(encoding="utf-8"))
+            saved["surroundings"]["processor"] = "another"
+            state.write_text(json.dumps(saved), encoding="utf-8")
+            err = sandbox.book("ledger", "ch13")[2]
+            self.assertIn("another processor", err)
+            self.assertIn("compiling main.cpp", err)
 
     def test_a_build_that_fails_shows_its_errors_and_where_the_rest_is(self):
         with Sandbox() as sandbox:
