@@ -50,10 +50,9 @@ void add_rms_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
   if (x.rows() == 0 || x.cols == 0) return;
 
   backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {
-    // The sum is kept: what has been written out would have to be read again.
     const auto sum = row.template scratch<T>(x.cols);
-    row.map(sum, [](auto v, auto residual) { return v + residual; }, x.row(i), r.row(i));
-    row.map(s.row(i), [](auto v) { return v; }, sum);
+    const auto add = [](auto v, auto residual) { return v + residual; };
+    row.map_keeping(sum, s.row(i), add, x.row(i), r.row(i));
     rms_norm_row<T>(row, y.row(i), sum, w, options);
   });
 }

@@ -130,15 +130,26 @@ class FastRow {
   template <class U, class F, class... T>
   void map(Row<U> y, F f, Row<T>... x) {
     if (streaming_) {
-      map_with<true>(y, f, x...);
+      map_with<true, false>(y, Row<U>(), f, x...);
     } else {
-      map_with<false>(y, f, x...);
+      map_with<false, false>(y, Row<U>(), f, x...);
     }
   }
 
   template <class U, class F, class... T>
   void map(Scratch<U> y, F f, Row<T>... x) {
-    map_with<false>(Row<U>(y), f, x...);
+    map_with<false, false>(Row<U>(y), Row<U>(), f, x...);
+  }
+
+  /// map() whose result is kept in scratch as well as written out: what has been written out would
+  /// have to be read again. Rounded once for both.
+  template <class U, class F, class... T>
+  void map_keeping(Scratch<U> kept, Row<U> y, F f, Row<T>... x) {
+    if (streaming_) {
+      map_with<true, true>(y, kept, f, x...);
+    } else {
+      map_with<false, true>(y, kept, f, x...);
+    }
   }
 
   /// NeoX pairs: y[p], y[p + h] = f(x[p], x[p + h], a[p], b[p]...) for p below h = y.size / 2, f
@@ -194,12 +205,16 @@ class FastRow {
   }
 
  private:
-  template <bool streaming, class U, class F, class... T>
-  void map_with(Row<U> y, F f, Row<T>... x) {
+  template <bool streaming, bool keeping, class U, class F, class... T>
+  void map_with(Row<U> y, Row<U> kept, F f, Row<T>... x) {
     constexpr PairOrder order = pair_order<U, std::remove_const_t<T>...>;
     constexpr std::int64_t alignment = pair_elements * sizeof(U);
     std::int64_t i = 0;
-    const auto one = [&] { y.data[i] = from_float<U>(f(to_float(x.data[i])...)); };
+    const auto one = [&] {
+      const U result = from_float<U>(f(to_float(x.data[i])...));
+      y.data[i] = result;
+      if constexpr (keeping) kept.data[i] = result;
+    };
     const auto pair = [&](auto... v) { return PackPair{f(v.first...), f(v.second...)}; };
     if (streaming) {
       for (; i < y.size && reinterpret_cast<std::uintptr_t>(y.data + i) % alignment; ++i) one();
@@ -207,7 +222,9 @@ class FastRow {
     const char* next = next_;
     for (; i + pair_elements <= y.size; i += pair_elements) {
       prefetch_line(next);
-      store_pair<order, streaming>(y.data + i, pair(load_pair<order>(x.data + i)...));
+      const PackPair result = pair(load_pair<order>(x.data + i)...);
+      store_pair<order, streaming>(y.data + i, result);
+      if constexpr (keeping) store_pair<order, false>(kept.data + i, result);
     }
     next_ = next;
     for (; i < y.size; ++i) one();

@@ -135,6 +135,15 @@ class MeteredRow {
     });
   }
 
+  template <class U, class F, class... T>
+  void map_keeping(Scratch<U> kept, Row<U> y, F f, Row<T>... x) {
+    in_chunks(y.size, [&](std::int64_t begin, std::int64_t end) {
+      map(kept.slice(begin, end - begin), f, x.slice(begin, end - begin)...);
+      for (std::int64_t i = begin; i < end; ++i) y.data[i] = kept.data[i];
+      write(y, begin, end);
+    });
+  }
+
   template <class U, class F, class T, class... Table>
   void map_pairs(Row<U> y, F f, Row<T> x, Row<Table>... table) {
     const std::int64_t h = y.size / 2;

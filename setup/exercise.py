@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import io
 import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -178,12 +181,17 @@ def reset(exercise: Exercise) -> int:
 def grade(exercise: Exercise) -> int:
     """Builds and runs the exercise's program: 0 where it is done, else 1, with the reason printed."""
     fingerprint = exercise.fingerprint()
+    target = build.Build()
+    target.make(f"{exercise.target}_grading")  # all but the reader's file, with progress
+    told = io.StringIO()
     try:
-        build.Build().make(exercise.target)
+        with contextlib.redirect_stderr(told):
+            target.make(exercise.target)
     except Stop:
-        text = (build.LOGS / "build-default.log").read_text(encoding="utf-8", errors="replace")
-        errors = compile_errors(text, exercise)
+        log = (build.LOGS / "build-default.log").read_text(encoding="utf-8", errors="replace")
+        errors = compile_errors(log, exercise)
         if not errors:
+            print(told.getvalue(), end="", file=sys.stderr)
             raise
         print(f"Does not compile:\n\n{errors}")
         return 1

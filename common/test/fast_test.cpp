@@ -37,9 +37,10 @@ void exercise_primitives(Backend& backend, Array& x, Array& y) {
     const auto held = row.template scratch<float>(in.cols);
     const auto total = row.sum(in.row(i), [](auto v) { return v * 0.5f; });
     const auto largest = row.max_abs(in.row(i));
+    const auto kept = row.template scratch<T>(in.cols);
     row.map(held, [=](auto v) { return clamp(v / largest, -0.9f, 0.9f) + total; }, in.row(i));
-    row.map(
-        out.row(i), [](auto v, auto h) { return round_through<T>(v) - h; }, in.row(i),
+    row.map_keeping(
+        kept, out.row(i), [](auto v, auto h) { return round_through<T>(v) - h; }, in.row(i),
         Row<const float>(held));
   });
 }
@@ -90,6 +91,25 @@ TEST_CASE("results do not depend on the number of threads") {
   exercise_primitives<bfloat16>(four, x, many);
   omp_set_num_threads(threads);
   CHECK(same_bits(one, many));
+}
+
+TEMPLATE_TEST_CASE("what is kept in scratch is what is written out", "", float, float16, bfloat16) {
+  for (const std::int64_t n : ragged_columns) {
+    const Array x = random_array<TestType>("x", 1, n);
+    Array y("y", dtype_of<TestType>, {1, n}, 1);
+    for (const bool streaming : {false, true}) {
+      ScratchSpace scratch;
+      FastRow row(scratch, streaming);
+      const auto kept = row.template scratch<TestType>(n);
+      row.map_keeping(kept, y.row<TestType>(), [](auto v) { return v * 0.7f; }, x.row<TestType>());
+      CHECK(std::memcmp(kept.data, y.raw(), y.bytes()) == 0);
+      CHECK(y.guards_intact());
+      for (std::int64_t i = 0; i < n; ++i) {
+        const float expected = static_cast<float>(x.value(i)) * 0.7f;
+        REQUIRE(y.value(i) == to_float(from_float<TestType>(expected)));
+      }
+    }
+  }
 }
 
 TEST_CASE("a sum takes element i into partial sum i mod 32 and folds the sums in halves") {

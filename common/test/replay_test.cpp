@@ -124,6 +124,21 @@ TEST_CASE("a row of scratch is on-chip memory and no traffic") {
   CHECK(f.y == std::vector<float>(6 * 4, 3.0f));
 }
 
+TEST_CASE("what is kept beside an output is on-chip memory too, and computed once") {
+  Fixture f;
+  f.metered.kernel("kept", f.in(), f.out(), [&](auto& row, std::int64_t i) {
+    const auto kept = row.template scratch<float>(4);
+    row.map_keeping(kept, f.out().row(i), [](auto v) { return v + 1.0f; }, f.in().row(i));
+    row.sum(Row<const float>(kept), [](auto v) { return v; });
+  });
+  const KernelCount& count = f.meter.kernels().front();
+  CHECK(count.read_bytes() == 6 * 4 * 4);
+  CHECK(count.write_bytes() == 6 * 4 * 4);
+  CHECK(count.flops == 6 * 4 * 2);
+  CHECK(count.on_chip_bytes == 4 * 4);
+  CHECK(f.y == std::vector<float>(6 * 4, 2.5f));
+}
+
 TEST_CASE("a tensor written and read back is counted both ways") {
   Fixture f;
   std::vector<float> between(6 * 4);

@@ -93,10 +93,10 @@ const Exercise& exercise() {
       .counted = at_shape(200, 1000, 1e-6f),
       .timed = at_shape(1024, 4096, 1e-6f),
       .when_slow =
-          "Inner loops should run along a row, whose elements are neighbours. And a sum "
-          "in one variable waits for each addition before the next: keep a dozen sums "
-          "or more, or allow the compiler to, by\n"
-          "  #pragma omp simd reduction(+ : sum)\nabove the loop.",
+          "Inner loops should run along a row, whose elements are neighbours. And a sum in "
+          "one\nvariable waits for each addition before the next: keep a dozen sums or "
+          "more, or allow the\ncompiler to, by\n\n"
+          "    #pragma omp simd reduction(+ : sum)\n\nabove the loop.",
   };
   return exercise;
 }
