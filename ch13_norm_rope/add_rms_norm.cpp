@@ -2,38 +2,17 @@
 
 #include "ch13_norm_rope/rms_norm_row.hpp"
 #include "common/checks.hpp"
+#include "common/fast.hpp"
 #include "common/replay.hpp"
 
 namespace opbook::ch13::cpu {
-namespace {
-
-template <class T>
-void check(Rows<const T> x, Rows<const T> r, Row<const T> w, Rows<T> s, Rows<T> y,
-           const RmsNormOptions& options) {
-  require_shape("r", r, x.rows(), x.cols);
-  require_size("w", w, x.cols);
-  const auto check_output = [&](const char* name, Rows<T> output) {
-    require_shape(name, output, x.rows(), x.cols);
-    require_distinct_rows(name, output);
-    require_no_partial_overlap(name, output, "x", x);
-    require_no_partial_overlap(name, output, "r", r);
-    require_no_overlap(name, output, "w", one_row(w));
-  };
-  check_output("s", s);
-  check_output("y", y);
-  require_no_overlap("y", y, "s", s);
-  require_options(options);
-}
-
-}  // namespace
-
 template <class Backend, class T>
 void add_rms_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                           Rows<const std::type_identity_t<T>> r,
                           Row<const std::type_identity_t<T>> w, Rows<std::type_identity_t<T>> s,
                           Rows<T> y, const RmsNormIntermediates<T>& intermediates,
                           const RmsNormOptions& options) {
-  check<T>(x, r, w, s, y, options);
+  check_add_rms_norm<T>(x, r, w, s, y, options);
   if (x.rows() == 0 || x.cols == 0) return;
 
   backend.kernel("add", x, s, [=](auto& row, std::int64_t i) {
@@ -46,7 +25,7 @@ template <class Backend, class T>
 void add_rms_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
                   Rows<const std::type_identity_t<T>> r, Row<const std::type_identity_t<T>> w,
                   Rows<std::type_identity_t<T>> s, Rows<T> y, const RmsNormOptions& options) {
-  check<T>(x, r, w, s, y, options);
+  check_add_rms_norm<T>(x, r, w, s, y, options);
   if (x.rows() == 0 || x.cols == 0) return;
 
   backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {

@@ -262,6 +262,60 @@ std::vector<Problem> benchmark_problems(std::int64_t bytes) {
   return problems;
 }
 
+/// What a GPU is timed on: from one row, as in decoding, to far more than its L2 holds; narrow
+/// and wide.
+constexpr std::int64_t device_shapes[][2] = {{4096, 4096},  {16384, 4096}, {16384, 8192},
+                                             {4096, 16384}, {65536, 1024}, {8192, 32768},
+                                             {1, 4096},     {256, 4096}};
+
+/// One operator at `rows` rows of `columns`; RoPE takes as many elements in heads of rope_dim, from
+/// one token up. Operators for which several shapes are the same are there once.
+void add_device_problem(const Operator& entry, Dtype dtype, std::int64_t rows, std::int64_t columns,
+                        std::vector<Problem>& problems) {
+  Arguments arguments = entry.defaults;
+  arguments.dtype = dtype;
+  const bool has_tokens = takes(entry, "tokens");
+  if (has_tokens && rows == 1) return;
+  if (has_tokens) rows = rows * columns / (arguments.heads * arguments.rope_dim);
+  Problem problem = make(entry, with_shape(entry, arguments, rows, columns));
+  const bool there = std::any_of(problems.begin(), problems.end(), [&](const Problem& other) {
+    return other.op == problem.op && other.dtype == problem.dtype && other.shape == problem.shape;
+  });
+  if (!there) problems.push_back(std::move(problem));
+}
+
+/// The quantisation that keeps y and has a scale for each 128 columns, under a name of its own.
+Problem grouped_quantisation(std::int64_t rows, std::int64_t columns) {
+  const Operator& entry = *find_operator("rms_norm_rope_quant");
+  Arguments arguments = with_shape(entry, entry.defaults, rows, columns);
+  arguments.dtype = Dtype::bfloat16;
+  arguments.group_size = 128;
+  arguments.with_y = true;
+  Problem problem = make(entry, arguments);
+  problem.op += " (y, groups of 128)";
+  return problem;
+}
+
+std::vector<Problem> device_benchmark_problems(bool quick) {
+  std::vector<Problem> problems;
+  for (const Operator& entry : operators()) {
+    if (entry.make_problem == nullptr) continue;
+    for (const auto& [rows, columns] : device_shapes) {
+      const bool large = rows == 16384 && columns == 8192;
+      if (quick && !large && !(rows == 4096 && columns == 4096)) continue;
+      add_device_problem(entry, Dtype::bfloat16, rows, columns, problems);
+      if (quick || !large) continue;
+      add_device_problem(entry, Dtype::float16, rows, columns, problems);
+      add_device_problem(entry, Dtype::float32, rows, columns, problems);
+      if (entry.name == "rms_norm_rope_quant")
+        problems.push_back(grouped_quantisation(rows, columns));
+    }
+    if (entry.name == "rope" && !quick)
+      add_device_problem(entry, Dtype::bfloat16, 8192, 4096, problems);
+  }
+  return problems;
+}
+
 }  // namespace
 
 Chapter chapter() {
@@ -273,6 +327,7 @@ Chapter chapter() {
   chapter.make_problem = make_problem;
   chapter.verification_problems = verification_problems;
   chapter.benchmark_problems = benchmark_problems;
+  chapter.device_benchmark_problems = device_benchmark_problems;
   return chapter;
 }
 

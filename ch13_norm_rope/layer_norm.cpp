@@ -1,42 +1,21 @@
 #include "ch13_norm_rope/layer_norm.hpp"
 
 #include "common/checks.hpp"
+#include "common/fast.hpp"
 #include "common/replay.hpp"
 
 namespace opbook::ch13::cpu {
-namespace {
-
-template <class T>
-void check(Rows<const T> x, Row<const T> g, Row<const T> b, Rows<T> y, float eps) {
-  require_shape("y", y, x.rows(), x.cols);
-  require_size("g", g, x.cols);
-  require_size("b", b, x.cols);
-  require_distinct_rows("y", y);
-  require_no_partial_overlap("y", y, "x", x);
-  require_no_overlap("y", y, "g", one_row(g));
-  require_no_overlap("y", y, "b", one_row(b));
-  require_eps(eps);
-}
-
-}  // namespace
-
 template <class Backend, class T>
 void layer_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                         Row<const std::type_identity_t<T>> g, Row<const std::type_identity_t<T>> b,
                         Rows<T> y, const LayerNormIntermediates<T>& intermediates, float eps) {
-  check<T>(x, g, b, y, eps);
+  check_layer_norm<T>(x, g, b, y, eps);
   const Rows<T> x2 = intermediates.x2, centered = intermediates.centered;
   const Rows<T> scaled = intermediates.scaled;
   const Row<float> sum_x = intermediates.sum_x, sum_x2 = intermediates.sum_x2;
   const Row<float> mean = intermediates.mean, rstd = intermediates.rstd;
   const std::int64_t m = x.rows();
-  require_shape("x2", x2, m, x.cols);
-  require_size("sum_x", sum_x, m);
-  require_size("sum_x2", sum_x2, m);
-  require_size("mean", mean, m);
-  require_size("rstd", rstd, m);
-  require_shape("centered", centered, m, x.cols);
-  require_shape("scaled", scaled, m, x.cols);
+  check_intermediates(intermediates, m, x.cols);
   if (m == 0 || x.cols == 0) return;
   const float n = static_cast<float>(x.cols);
   const auto itself = [](auto v) { return v; };
@@ -77,7 +56,7 @@ template <class Backend, class T>
 void layer_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
                 Row<const std::type_identity_t<T>> g, Row<const std::type_identity_t<T>> b,
                 Rows<T> y, float eps) {
-  check<T>(x, g, b, y, eps);
+  check_layer_norm<T>(x, g, b, y, eps);
   if (x.rows() == 0 || x.cols == 0) return;
   const float n = static_cast<float>(x.cols);
 

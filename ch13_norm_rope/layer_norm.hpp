@@ -4,9 +4,11 @@
 // the mean of (x - mean)^2. 8mn + 4m FLOPs on (2mn + 2n) e bytes fused; 10mn e bytes and more as
 // seven kernels.
 
+#include <cstdint>
 #include <type_traits>
 
-#include "common/fast.hpp"
+#include "common/checks.hpp"
+#include "common/cuda/device.hpp"
 #include "common/rows.hpp"
 
 namespace opbook::ch13 {
@@ -22,6 +24,30 @@ struct LayerNormIntermediates {
   Rows<T> centered;   ///< [m, n]: x - mean, rounded to T
   Rows<T> scaled;     ///< [m, n]: centered * rstd, rounded to T
 };
+
+/// What layer_norm asks of its arguments, wherever it runs. Throws ArgumentError.
+template <class T>
+void check_layer_norm(Rows<const T> x, Row<const T> g, Row<const T> b, Rows<T> y, float eps) {
+  require_shape("y", y, x.rows(), x.cols);
+  require_size("g", g, x.cols);
+  require_size("b", b, x.cols);
+  require_distinct_rows("y", y);
+  require_no_partial_overlap("y", y, "x", x);
+  require_no_overlap("y", y, "g", one_row(g));
+  require_no_overlap("y", y, "b", one_row(b));
+  require_eps(eps);
+}
+template <class T>
+void check_intermediates(const LayerNormIntermediates<T>& intermediates, std::int64_t m,
+                         std::int64_t n) {
+  require_shape("x2", intermediates.x2, m, n);
+  require_size("sum_x", intermediates.sum_x, m);
+  require_size("sum_x2", intermediates.sum_x2, m);
+  require_size("mean", intermediates.mean, m);
+  require_size("rstd", intermediates.rstd, m);
+  require_shape("centered", intermediates.centered, m, n);
+  require_shape("scaled", intermediates.scaled, m, n);
+}
 
 namespace cpu {
 
@@ -45,4 +71,22 @@ void layer_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                         float eps = 1e-6f);
 
 }  // namespace cpu
+
+namespace gpu {
+
+using opbook::gpu::Stream;
+
+/// The same on a CUDA device: all memory is the device's, the work is queued on `stream`; see
+/// gpu::rms_norm.
+template <class T>
+void layer_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
+                Row<const std::type_identity_t<T>> g, Row<const std::type_identity_t<T>> b,
+                Rows<T> y, float eps = 1e-6f);
+template <class T>
+void layer_norm_unfused(Stream stream, Rows<const std::type_identity_t<T>> x,
+                        Row<const std::type_identity_t<T>> g, Row<const std::type_identity_t<T>> b,
+                        Rows<T> y, const LayerNormIntermediates<T>& intermediates,
+                        float eps = 1e-6f);
+
+}  // namespace gpu
 }  // namespace opbook::ch13

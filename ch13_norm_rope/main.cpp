@@ -8,7 +8,8 @@ int main(int argc, char** argv) {
   const opbook::Subcommand subcommands[] = {
       opbook::ch13::ledger_subcommand(), opbook::verify_subcommand(chapter),
       opbook::bench_subcommand(chapter), opbook::cache_subcommand(chapter),
-      opbook::show_subcommand(chapter),  opbook::ch13::errata_subcommand()};
+      opbook::once_subcommand(chapter),  opbook::show_subcommand(chapter),
+      opbook::ch13::errata_subcommand()};
   return opbook::run_program(argc, argv, "ch13", "Chapter 13: elementwise, normalisation, RoPE",
                              subcommands);
 }

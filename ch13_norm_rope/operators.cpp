@@ -15,6 +15,16 @@
 namespace opbook::ch13 {
 namespace {
 
+// Of each operator the CPU's or the GPU's: by what a plan runs on, a backend or a stream.
+using cpu::add_rms_norm, gpu::add_rms_norm;
+using cpu::add_rms_norm_unfused, gpu::add_rms_norm_unfused;
+using cpu::layer_norm, gpu::layer_norm;
+using cpu::layer_norm_unfused, gpu::layer_norm_unfused;
+using cpu::rms_norm, gpu::rms_norm;
+using cpu::rms_norm_unfused, gpu::rms_norm_unfused;
+using cpu::scale_add, gpu::scale_add;
+using cpu::scale_add_unfused, gpu::scale_add_unfused;
+
 /// The same, each row moved by its first element, so that its mean is of the size of its spread: a
 /// mean that is left out shows.
 void fill_shifted_rows(Array& x, std::uint64_t seed) {
@@ -37,13 +47,13 @@ void fill_bias(Array& b, std::uint64_t seed) {
 }
 
 Problem scale_add_problem(const Arguments& a) {
-  const auto run = [=](auto& backend, PlanKind plan, Tensors& t) {
+  const auto run = [=](auto& backend, PlanKind plan, auto& t) {
     visit_input_dtype(a.dtype, [&]<class T>() {
-      const auto x = t.row<T>("x"), b = t.row<T>("b"), y = t.row<T>("y");
+      const auto x = t.template row<T>("x"), b = t.template row<T>("b"), y = t.template row<T>("y");
       if (plan == PlanKind::fused) {
-        cpu::scale_add(backend, x, a.scale, b, y);
+        scale_add(backend, x, a.scale, b, y);
       } else {
-        cpu::scale_add_unfused(backend, x, a.scale, b, y, t.row<T>("t"));
+        scale_add_unfused(backend, x, a.scale, b, y, t.template row<T>("t"));
       }
     });
   };
@@ -52,10 +62,10 @@ Problem scale_add_problem(const Arguments& a) {
       {input("x", a.dtype, {a.n}, fill_activation), input("b", a.dtype, {a.n}, fill_bias),
        intermediate("t", a.dtype, {a.n}), output("y", a.dtype, {a.n})},
       run);
-  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t) {
+  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t, const Run&) {
     using namespace reference;
     const Array &x = t.at("x"), &b = t.at("b");
-    if (plan == PlanKind::fused) return one_check("y", scale_add(x, a.scale, b));
+    if (plan == PlanKind::fused) return one_check("y", reference::scale_add(x, a.scale, b));
     if (kernel == "t") return one_check("t", multiply_scalar(x, a.scale));
     if (kernel == "y") return one_check("y", add(t.at("t"), b));
     return std::vector<Check>();
@@ -65,9 +75,10 @@ Problem scale_add_problem(const Arguments& a) {
 
 /// What rms_norm's intermediates are, by name.
 template <class T>
-RmsNormIntermediates<T> rms_norm_intermediates(Tensors& t) {
-  return {t.rows<T>("x2"), t.row<float>("mean"), t.row<float>("mean_eps"), t.row<float>("rstd"),
-          t.rows<T>("scaled")};
+RmsNormIntermediates<T> rms_norm_intermediates(auto& t) {
+  return {t.template rows<T>("x2"), t.template row<float>("mean"),
+          t.template row<float>("mean_eps"), t.template row<float>("rstd"),
+          t.template rows<T>("scaled")};
 }
 
 /// The checks of one of the unfused kernels that make y of x.
@@ -87,14 +98,14 @@ std::vector<Check> expect_rms_norm_kernel(std::string_view kernel, const Array& 
 
 Problem rms_norm_problem(const Arguments& a) {
   const RmsNormOptions options{a.eps, a.rounding, a.weight_offset};
-  const auto run = [=](auto& backend, PlanKind plan, Tensors& t) {
+  const auto run = [=](auto& backend, PlanKind plan, auto& t) {
     visit_input_dtype(a.dtype, [&]<class T>() {
-      const auto x = t.rows<T>("x"), y = t.rows<T>("y");
-      const auto w = t.row<T>("w");
+      const auto x = t.template rows<T>("x"), y = t.template rows<T>("y");
+      const auto w = t.template row<T>("w");
       if (plan == PlanKind::fused) {
-        cpu::rms_norm(backend, x, w, y, options);
+        rms_norm(backend, x, w, y, options);
       } else {
-        cpu::rms_norm_unfused(backend, x, w, y, rms_norm_intermediates<T>(t), options);
+        rms_norm_unfused(backend, x, w, y, rms_norm_intermediates<T>(t), options);
       }
     });
   };
@@ -105,7 +116,7 @@ Problem rms_norm_problem(const Arguments& a) {
        intermediate("mean_eps", Dtype::float32, {a.m}), intermediate("rstd", Dtype::float32, {a.m}),
        intermediate("scaled", a.dtype, {a.m, a.n}), output("y", a.dtype, {a.m, a.n})},
       run);
-  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t) {
+  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t, const Run&) {
     const Array& x = t.at("x");
     if (plan == PlanKind::fused) return one_check("y", reference::rms_norm(x, t.at("w"), options));
     return expect_rms_norm_kernel(kernel, x, t, options);
@@ -114,18 +125,19 @@ Problem rms_norm_problem(const Arguments& a) {
 }
 
 Problem layer_norm_problem(const Arguments& a) {
-  const auto run = [=](auto& backend, PlanKind plan, Tensors& t) {
+  const auto run = [=](auto& backend, PlanKind plan, auto& t) {
     visit_input_dtype(a.dtype, [&]<class T>() {
-      const auto x = t.rows<T>("x"), y = t.rows<T>("y");
-      const auto g = t.row<T>("g"), b = t.row<T>("b");
+      const auto x = t.template rows<T>("x"), y = t.template rows<T>("y");
+      const auto g = t.template row<T>("g"), b = t.template row<T>("b");
       if (plan == PlanKind::fused) {
-        cpu::layer_norm(backend, x, g, b, y, a.eps);
+        layer_norm(backend, x, g, b, y, a.eps);
       } else {
-        cpu::layer_norm_unfused(
-            backend, x, g, b, y,
-            {t.rows<T>("x2"), t.row<float>("sum_x"), t.row<float>("sum_x2"), t.row<float>("mean"),
-             t.row<float>("rstd"), t.rows<T>("centered"), t.rows<T>("scaled")},
-            a.eps);
+        cpu::layer_norm_unfused(backend, x, g, b, y,
+                                {t.template rows<T>("x2"), t.template row<float>("sum_x"),
+                                 t.template row<float>("sum_x2"), t.template row<float>("mean"),
+                                 t.template row<float>("rstd"), t.template rows<T>("centered"),
+                                 t.template rows<T>("scaled")},
+                                a.eps);
       }
     });
   };
@@ -138,10 +150,10 @@ Problem layer_norm_problem(const Arguments& a) {
        intermediate("centered", a.dtype, {a.m, a.n}), intermediate("scaled", a.dtype, {a.m, a.n}),
        output("y", a.dtype, {a.m, a.n})},
       run);
-  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t) {
+  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t, const Run&) {
     using namespace reference;
     const Array &x = t.at("x"), &g = t.at("g"), &b = t.at("b");
-    if (plan == PlanKind::fused) return one_check("y", layer_norm(x, g, b, a.eps));
+    if (plan == PlanKind::fused) return one_check("y", reference::layer_norm(x, g, b, a.eps));
     if (kernel == "x2") return one_check("x2", square(x));
     if (kernel == "sum_x") return one_check("sum_x", row_sum(x));
     if (kernel == "sum_x2") return one_check("sum_x2", row_sum(t.at("x2")));
@@ -160,14 +172,15 @@ Problem layer_norm_problem(const Arguments& a) {
 
 Problem add_rms_norm_problem(const Arguments& a) {
   const RmsNormOptions options{a.eps, a.rounding, a.weight_offset};
-  const auto run = [=](auto& backend, PlanKind plan, Tensors& t) {
+  const auto run = [=](auto& backend, PlanKind plan, auto& t) {
     visit_input_dtype(a.dtype, [&]<class T>() {
-      const auto x = t.rows<T>("x"), r = t.rows<T>("r"), s = t.rows<T>("s"), y = t.rows<T>("y");
-      const auto w = t.row<T>("w");
+      const auto x = t.template rows<T>("x"), r = t.template rows<T>("r"),
+                 s = t.template rows<T>("s"), y = t.template rows<T>("y");
+      const auto w = t.template row<T>("w");
       if (plan == PlanKind::fused) {
-        cpu::add_rms_norm(backend, x, r, w, s, y, options);
+        add_rms_norm(backend, x, r, w, s, y, options);
       } else {
-        cpu::add_rms_norm_unfused(backend, x, r, w, s, y, rms_norm_intermediates<T>(t), options);
+        add_rms_norm_unfused(backend, x, r, w, s, y, rms_norm_intermediates<T>(t), options);
       }
     });
   };
@@ -179,7 +192,7 @@ Problem add_rms_norm_problem(const Arguments& a) {
        intermediate("rstd", Dtype::float32, {a.m}), intermediate("scaled", a.dtype, {a.m, a.n}),
        output("s", a.dtype, {a.m, a.n}), output("y", a.dtype, {a.m, a.n})},
       run);
-  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t) {
+  problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t, const Run&) {
     const Array& s = t.at("s");
     if (plan == PlanKind::unfused && kernel != "add") {
       return expect_rms_norm_kernel(kernel, s, t, options);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ch13_norm_rope/reference.hpp"
+#include "common/cuda/device_tensors.hpp"
 #include "common/problem.hpp"
 #include "common/random.hpp"
 
@@ -47,7 +48,7 @@ inline std::vector<Check> one_check(std::string tensor, reference::Reference ref
 }
 
 /// A problem whose plans are `run`, a generic callable over (backend, plan, tensors): the same
-/// source on the fast and on the metered backend.
+/// source on the fast and on the metered backend, and, with a stream for a backend, on the GPU.
 template <class Run>
 Problem problem_of(std::string op, Dtype dtype, std::vector<std::int64_t> shape, Case ledger,
                    std::vector<TensorSpec> tensors, Run run) {
@@ -59,6 +60,8 @@ Problem problem_of(std::string op, Dtype dtype, std::vector<std::int64_t> shape,
   problem.tensors = std::move(tensors);
   problem.run = run;
   problem.replay = run;
+  problem.run_on_gpu = [run](opbook::gpu::Stream stream, PlanKind plan,
+                             opbook::gpu::DeviceTensors& tensors) { run(stream, plan, tensors); };
   return problem;
 }
 

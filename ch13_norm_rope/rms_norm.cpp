@@ -2,37 +2,20 @@
 
 #include "ch13_norm_rope/rms_norm_row.hpp"
 #include "common/checks.hpp"
+#include "common/fast.hpp"
 #include "common/replay.hpp"
 
 namespace opbook::ch13::cpu {
-namespace {
-
-template <class T>
-void check(Rows<const T> x, Row<const T> w, Rows<T> y, const RmsNormOptions& options) {
-  require_shape("y", y, x.rows(), x.cols);
-  require_size("w", w, x.cols);
-  require_distinct_rows("y", y);
-  require_no_partial_overlap("y", y, "x", x);
-  require_no_overlap("y", y, "w", contiguous_rows(w.data, 1, w.size));
-  require_options(options);
-}
-
-}  // namespace
-
 template <class Backend, class T>
 void rms_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                       Row<const std::type_identity_t<T>> w, Rows<T> y,
                       const RmsNormIntermediates<T>& intermediates, const RmsNormOptions& options) {
-  check<T>(x, w, y, options);
+  check_rms_norm<T>(x, w, y, options);
   const Rows<T> x2 = intermediates.x2, scaled = intermediates.scaled;
   const Row<float> mean = intermediates.mean, mean_eps = intermediates.mean_eps;
   const Row<float> rstd = intermediates.rstd;
   const std::int64_t m = x.rows();
-  require_shape("x2", x2, m, x.cols);
-  require_size("mean", mean, m);
-  require_size("mean_eps", mean_eps, m);
-  require_size("rstd", rstd, m);
-  require_shape("scaled", scaled, m, x.cols);
+  check_intermediates(intermediates, m, x.cols);
   if (m == 0 || x.cols == 0) return;
   const float n = static_cast<float>(x.cols);
   const float eps = options.eps;
@@ -69,7 +52,7 @@ void rms_norm_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
 template <class Backend, class T>
 void rms_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
               Row<const std::type_identity_t<T>> w, Rows<T> y, const RmsNormOptions& options) {
-  check<T>(x, w, y, options);
+  check_rms_norm<T>(x, w, y, options);
   if (x.rows() == 0 || x.cols == 0) return;
   backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {
     rms_norm_row(row, y.row(i), x.row(i), w, options);

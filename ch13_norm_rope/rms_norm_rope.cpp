@@ -2,6 +2,7 @@
 
 #include "ch13_norm_rope/row_steps.hpp"
 #include "common/checks.hpp"
+#include "common/fast.hpp"
 #include "common/replay.hpp"
 
 namespace opbook::ch13::cpu {
@@ -13,8 +14,8 @@ void rms_norm_rope_unfused(Backend& backend, Rows<const std::type_identity_t<T>>
                            Rows<std::type_identity_t<T>> normed, const RmsNormOptions& options) {
   const NormRope<T> in{x, w, tables, options};
   in.check();
-  in.check_output("y", y);
-  in.check_output("normed", normed);
+  check_norm_rope_output("y", y, in.x, in.w, in.tables);
+  check_norm_rope_output("normed", normed, in.x, in.w, in.tables);
   if (x.rows() == 0 || x.cols == 0) return;
 
   in.norm_kernel(backend, normed);
@@ -28,7 +29,7 @@ void rms_norm_rope(Backend& backend, Rows<const std::type_identity_t<T>> x,
                    const RmsNormOptions& options) {
   const NormRope<T> in{x, w, tables, options};
   in.check();
-  in.check_output("y", y);
+  check_norm_rope_output("y", y, in.x, in.w, in.tables);
   if (x.rows() == 0 || x.cols == 0) return;
 
   backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {

@@ -1,35 +1,12 @@
 #include "ch13_norm_rope/rms_norm_rope_quant.hpp"
 
-#include <string>
-
 #include "ch13_norm_rope/row_steps.hpp"
 #include "common/checks.hpp"
+#include "common/fast.hpp"
 #include "common/replay.hpp"
 
 namespace opbook::ch13::cpu {
 namespace {
-
-template <class T>
-void check(const NormRope<T>& in, const Quantised<T>& result, std::int64_t group_size) {
-  in.check();
-  const std::int64_t n = in.x.cols;
-  if (group_size < 0 || (group_size > 0 && n % group_size != 0)) {
-    throw ArgumentError("group_size: got " + std::to_string(group_size) +
-                        "; allowed: a divisor of n = " + std::to_string(n) +
-                        ", or 0 for the whole row");
-  }
-  in.check_output("q", result.q);
-  require_shape("scale", result.scale, in.x.rows(), group_size > 0 ? n / group_size : 1);
-  require_distinct_rows("scale", result.scale);
-  require_no_overlap("scale", result.scale, "x", in.x);
-  require_no_overlap("scale", result.scale, "w", one_row(in.w));
-  require_apart_from_tables("scale", result.scale, in.tables);
-  require_no_overlap("scale", result.scale, "q", result.q);
-  if (result.y.data == nullptr) return;
-  in.check_output("y", result.y);
-  require_no_overlap("q", result.q, "y", result.y);
-  require_no_overlap("scale", result.scale, "y", result.y);
-}
 
 /// One scale and its codes for each group of a row's columns.
 template <class Primitives, class T>
@@ -53,8 +30,9 @@ void rms_norm_rope_quant_unfused(Backend& backend, Rows<const std::type_identity
                                  const Quantised<T>& result, Rows<std::type_identity_t<T>> normed,
                                  const RmsNormRopeQuantOptions& options) {
   const NormRope<T> in{x, w, tables, options.norm};
-  check(in, result, options.group_size);
-  in.check_output("normed", normed);
+  check_norm_rope_quant<T>(x, w, tables, result, options);
+  require_positions_within(tables);
+  check_norm_rope_output("normed", normed, in.x, in.w, in.tables);
   require_shape("y", result.y, x.rows(), x.cols);
   if (x.rows() == 0 || x.cols == 0) return;
   const Rows<const T> rotated = result.y;
@@ -72,7 +50,8 @@ void rms_norm_rope_quant(Backend& backend, Rows<const std::type_identity_t<T>> x
                          const RopeTables<std::type_identity_t<T>>& tables,
                          const Quantised<T>& result, const RmsNormRopeQuantOptions& options) {
   const NormRope<T> in{x, w, tables, options.norm};
-  check(in, result, options.group_size);
+  check_norm_rope_quant<T>(x, w, tables, result, options);
+  require_positions_within(tables);
   if (x.rows() == 0 || x.cols == 0) return;
 
   backend.kernel("fused", x, result.q, [=](auto& row, std::int64_t i) {

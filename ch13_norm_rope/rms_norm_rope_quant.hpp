@@ -7,10 +7,10 @@
 // written.
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
-#include "ch13_norm_rope/rms_norm.hpp"
-#include "common/fast.hpp"
+#include "ch13_norm_rope/rms_norm_rope.hpp"
 #include "common/rotation.hpp"
 #include "common/rows.hpp"
 
@@ -28,6 +28,30 @@ struct Quantised {
   Rows<float> scale;      ///< [m, 1], or [m, n / group_size]; float32
   Rows<T> y = {};         ///< [m, n]: what was quantised; left empty where it is not wanted
 };
+
+/// What rms_norm_rope_quant asks of its arguments, wherever it runs. Throws ArgumentError.
+template <class T>
+void check_norm_rope_quant(Rows<const T> x, Row<const T> w, const RopeTables<T>& tables,
+                           const Quantised<T>& result, const RmsNormRopeQuantOptions& options) {
+  check_norm_rope(x, w, tables, options.norm);
+  const std::int64_t n = x.cols, group_size = options.group_size;
+  if (group_size < 0 || (group_size > 0 && n % group_size != 0)) {
+    throw ArgumentError("group_size: got " + std::to_string(group_size) +
+                        "; allowed: a divisor of n = " + std::to_string(n) +
+                        ", or 0 for the whole row");
+  }
+  check_norm_rope_output("q", result.q, x, w, tables);
+  require_shape("scale", result.scale, x.rows(), group_size > 0 ? n / group_size : 1);
+  require_distinct_rows("scale", result.scale);
+  require_no_overlap("scale", result.scale, "x", x);
+  require_no_overlap("scale", result.scale, "w", one_row(w));
+  require_apart_from_tables("scale", result.scale, tables);
+  require_no_overlap("scale", result.scale, "q", result.q);
+  if (result.y.data == nullptr) return;
+  check_norm_rope_output("y", result.y, x, w, tables);
+  require_no_overlap("q", result.q, "y", result.y);
+  require_no_overlap("scale", result.scale, "y", result.y);
+}
 
 namespace cpu {
 
@@ -52,4 +76,24 @@ void rms_norm_rope_quant_unfused(Backend& backend, Rows<const std::type_identity
                                  const RmsNormRopeQuantOptions& options = {});
 
 }  // namespace cpu
+
+namespace gpu {
+
+using opbook::gpu::Stream;
+
+/// The same on a CUDA device: all memory is the device's, the work is queued on `stream`; see
+/// gpu::rms_norm and gpu::rope.
+template <class T>
+void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
+                         Row<const std::type_identity_t<T>> w,
+                         const RopeTables<std::type_identity_t<T>>& tables,
+                         const Quantised<T>& result, const RmsNormRopeQuantOptions& options = {});
+template <class T>
+void rms_norm_rope_quant_unfused(Stream stream, Rows<const std::type_identity_t<T>> x,
+                                 Row<const std::type_identity_t<T>> w,
+                                 const RopeTables<std::type_identity_t<T>>& tables,
+                                 const Quantised<T>& result, Rows<std::type_identity_t<T>> normed,
+                                 const RmsNormRopeQuantOptions& options = {});
+
+}  // namespace gpu
 }  // namespace opbook::ch13

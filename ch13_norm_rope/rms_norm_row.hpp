@@ -2,21 +2,10 @@
 
 // RMSNorm of one row, for every operator that begins with one.
 
-#include <string>
-
 #include "ch13_norm_rope/rms_norm.hpp"
-#include "common/checks.hpp"
+#include "common/fast.hpp"
 
 namespace opbook::ch13::cpu {
-
-/// Throws ArgumentError for eps below 0 or not finite, and a weight_offset other than 0 and 1.
-inline void require_options(const RmsNormOptions& options) {
-  require_eps(options.eps);
-  if (options.weight_offset != 0 && options.weight_offset != 1) {
-    throw ArgumentError("weight_offset: got " + std::to_string(options.weight_offset) +
-                        "; allowed: 0, 1");
-  }
-}
 
 /// rstd = rsqrt(mean(x^2) + eps) of a row.
 template <class T, class Primitives>

@@ -3,34 +3,12 @@
 #include <string>
 
 #include "common/checks.hpp"
+#include "common/fast.hpp"
 #include "common/replay.hpp"
+#include "common/rotate.hpp"
 
 namespace opbook::ch13::cpu {
 namespace {
-
-template <class T, class U>
-void require_heads(const char* argument, Rows<U> rows, Rows<const T> x) {
-  const auto text = [](auto of) {
-    return '[' + std::to_string(of.outer) + ", " + std::to_string(of.inner) + ", " +
-           std::to_string(of.cols) + ']';
-  };
-  if (rows.outer != x.outer || rows.inner != x.inner || rows.cols != x.cols) {
-    throw ArgumentError(std::string(argument) + ": got " + text(rows) + "; allowed: " + text(x));
-  }
-}
-
-template <class T>
-void check(Rows<const T> x, const RopeTables<T>& tables, Rows<T> y) {
-  if (x.cols % 2 != 0) {
-    throw ArgumentError("x: got " + std::to_string(x.cols) + " columns; allowed: an even number");
-  }
-  require_heads("y", y, x);
-  require_rope_tables(tables, x.outer);
-  require_shape("cos", tables.cos, tables.cos.rows(), x.cols / 2);
-  require_distinct_rows("y", y);
-  require_no_partial_overlap("y", y, "x", x);
-  require_apart_from_tables("y", y, tables);
-}
 
 /// A token's heads as one row, with whatever lies between them: the unit that kernels go through,
 /// since a token's angles serve all its heads.
@@ -53,11 +31,10 @@ template <class Backend, class T>
 void rope_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                   const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y,
                   const RopeIntermediates<T>& intermediates) {
-  check<T>(x, tables, y);
+  check_rope<T>(x, tables, y);
+  require_positions_within(tables);
   const Rows<T> rot = intermediates.rot, t = intermediates.t, u = intermediates.u;
-  require_heads("rot", rot, x);
-  require_heads("t", t, x);
-  require_heads("u", u, x);
+  check_intermediates<T>(intermediates, x);
   if (x.rows() == 0 || x.cols == 0) return;
   const Rows<const T> turned = rot, along = t, across = u;
   const auto scale = [](auto low, auto high, auto v) { return LowHigh{low * v, high * v}; };
@@ -83,7 +60,8 @@ void rope_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
 template <class Backend, class T>
 void rope(Backend& backend, Rows<const std::type_identity_t<T>> x,
           const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y) {
-  check<T>(x, tables, y);
+  check_rope<T>(x, tables, y);
+  require_positions_within(tables);
   if (x.rows() == 0 || x.cols == 0) return;
 
   for_heads(backend, "fused", x, y, [=](auto& row, std::int64_t token, std::int64_t head) {

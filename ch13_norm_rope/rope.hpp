@@ -5,9 +5,11 @@
 // 3v FLOPs on (2v + tokens rd) e bytes fused, v = tokens heads rd; 8v e bytes and more as four
 // kernels.
 
+#include <string>
 #include <type_traits>
 
-#include "common/fast.hpp"
+#include "common/checks.hpp"
+#include "common/cuda/device.hpp"
 #include "common/rotation.hpp"
 #include "common/rows.hpp"
 
@@ -20,6 +22,39 @@ struct RopeIntermediates {
   Rows<T> t;    ///< x * cos, rounded to T
   Rows<T> u;    ///< rot * sin, rounded to T
 };
+
+/// `rows` must be of x's shape, [tokens, heads, rd]. Throws ArgumentError.
+template <class T, class U>
+void require_heads(const char* argument, Rows<U> rows, Rows<const T> x) {
+  const auto text = [](auto of) {
+    return '[' + std::to_string(of.outer) + ", " + std::to_string(of.inner) + ", " +
+           std::to_string(of.cols) + ']';
+  };
+  if (rows.outer != x.outer || rows.inner != x.inner || rows.cols != x.cols) {
+    throw ArgumentError(std::string(argument) + ": got " + text(rows) + "; allowed: " + text(x));
+  }
+}
+
+/// What rope asks of its arguments, wherever it runs. Throws ArgumentError.
+template <class T>
+void check_rope(Rows<const T> x, const RopeTables<T>& tables, Rows<T> y) {
+  if (x.cols % 2 != 0) {
+    throw ArgumentError("x: got " + std::to_string(x.cols) + " columns; allowed: an even number");
+  }
+  require_heads("y", y, x);
+  require_rope_tables(tables, x.outer);
+  require_shape("cos", tables.cos, tables.cos.rows(), x.cols / 2);
+  require_distinct_rows("y", y);
+  require_no_partial_overlap("y", y, "x", x);
+  require_apart_from_tables("y", y, tables);
+}
+
+template <class T>
+void check_intermediates(const RopeIntermediates<T>& intermediates, Rows<const T> x) {
+  require_heads("rot", intermediates.rot, x);
+  require_heads("t", intermediates.t, x);
+  require_heads("u", intermediates.u, x);
+}
 
 namespace cpu {
 
@@ -41,4 +76,20 @@ void rope_unfused(Backend& backend, Rows<const std::type_identity_t<T>> x,
                   const RopeIntermediates<T>& intermediates);
 
 }  // namespace cpu
+
+namespace gpu {
+
+using opbook::gpu::Stream;
+
+/// The same on a CUDA device: all memory is the device's, the work is queued on `stream`; see
+/// gpu::rms_norm. A position that the tables do not have makes NaN of what it should turn.
+template <class T>
+void rope(Stream stream, Rows<const std::type_identity_t<T>> x,
+          const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y);
+template <class T>
+void rope_unfused(Stream stream, Rows<const std::type_identity_t<T>> x,
+                  const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y,
+                  const RopeIntermediates<T>& intermediates);
+
+}  // namespace gpu
 }  // namespace opbook::ch13

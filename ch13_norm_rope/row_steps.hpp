@@ -4,10 +4,10 @@
 // "norm" and "rope" of their unfused plans, and the rotation of a row's last columns.
 
 #include <cstdint>
-#include <string>
 
+#include "ch13_norm_rope/rms_norm_rope.hpp"
 #include "ch13_norm_rope/rms_norm_row.hpp"
-#include "common/checks.hpp"
+#include "common/rotate.hpp"
 #include "common/rotation.hpp"
 #include "common/rows.hpp"
 
@@ -27,24 +27,8 @@ struct NormRope {
 
   /// Throws ArgumentError for inputs that do not go together.
   void check() const {
-    require_size("w", w, x.cols);
-    if (kept() < 0) {
-      throw ArgumentError("cos: got " + std::to_string(tables.cos.cols) +
-                          " columns; allowed: at most " + std::to_string(x.cols / 2) +
-                          ", half of x's");
-    }
-    require_rope_tables(tables, x.rows());
-    require_options(options);
-  }
-
-  /// `y` must be of x's shape, and x exactly or apart from every input. Throws ArgumentError.
-  template <class U>
-  void check_output(const char* name, Rows<U> y) const {
-    require_shape(name, y, x.rows(), x.cols);
-    require_distinct_rows(name, y);
-    require_no_partial_overlap(name, y, "x", x);
-    require_no_overlap(name, y, "w", one_row(w));
-    require_apart_from_tables(name, y, tables);
+    check_norm_rope(x, w, tables, options);
+    require_positions_within(tables);
   }
 
   /// The last columns of a row: those that turn.

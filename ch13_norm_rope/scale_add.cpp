@@ -3,18 +3,11 @@
 #include <algorithm>
 
 #include "common/checks.hpp"
+#include "common/fast.hpp"
 #include "common/replay.hpp"
 
 namespace opbook::ch13::cpu {
 namespace {
-
-template <class T>
-void check(Row<const T> x, Row<const T> b, Row<T> y) {
-  require_size("b", b, x.size);
-  require_size("y", y, x.size);
-  require_no_partial_overlap("y", one_row(y), "x", one_row(x));
-  require_no_partial_overlap("y", one_row(y), "b", one_row(b));
-}
 
 // A vector is worked on in pieces that the threads share: 16 KiB of float32 each, so that all three
 // of a piece's operands stay near the core.
@@ -37,7 +30,7 @@ template <class Backend, class T>
 void scale_add_unfused(Backend& backend, Row<const std::type_identity_t<T>> x, float a,
                        Row<const std::type_identity_t<T>> b, Row<T> y,
                        Row<std::type_identity_t<T>> t) {
-  check<T>(x, b, y);
+  check_scale_add<T>(x, b, y);
   require_size("t", t, x.size);
   if (x.size == 0) return;
 
@@ -54,7 +47,7 @@ void scale_add_unfused(Backend& backend, Row<const std::type_identity_t<T>> x, f
 template <class Backend, class T>
 void scale_add(Backend& backend, Row<const std::type_identity_t<T>> x, float a,
                Row<const std::type_identity_t<T>> b, Row<T> y) {
-  check<T>(x, b, y);
+  check_scale_add<T>(x, b, y);
   if (x.size == 0) return;
 
   backend.kernel("fused", in_pieces(x), in_pieces(y), [=](auto& row, std::int64_t i) {

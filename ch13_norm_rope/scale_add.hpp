@@ -5,10 +5,22 @@
 
 #include <type_traits>
 
-#include "common/fast.hpp"
+#include "common/checks.hpp"
+#include "common/cuda/device.hpp"
 #include "common/rows.hpp"
 
-namespace opbook::ch13::cpu {
+namespace opbook::ch13 {
+
+/// What scale_add asks of its arguments, wherever it runs. Throws ArgumentError.
+template <class T>
+void check_scale_add(Row<const T> x, Row<const T> b, Row<T> y) {
+  require_size("b", b, x.size);
+  require_size("y", y, x.size);
+  require_no_partial_overlap("y", one_row(y), "x", one_row(x));
+  require_no_partial_overlap("y", one_row(y), "b", one_row(b));
+}
+
+namespace cpu {
 
 /// One kernel: reads x and b once, writes y once, and rounds once. x, b, y: [n], any base; y may be
 /// x or b. a: any float32; NaN and Inf go where the formula takes them. Backend is Fast, or Metered
@@ -25,4 +37,21 @@ void scale_add_unfused(Backend& backend, Row<const std::type_identity_t<T>> x, f
                        Row<const std::type_identity_t<T>> b, Row<T> y,
                        Row<std::type_identity_t<T>> t);
 
-}  // namespace opbook::ch13::cpu
+}  // namespace cpu
+
+namespace gpu {
+
+using opbook::gpu::Stream;
+
+/// The same on a CUDA device: all memory is the device's, the work is queued on `stream`; see
+/// gpu::rms_norm.
+template <class T>
+void scale_add(Stream stream, Row<const std::type_identity_t<T>> x, float a,
+               Row<const std::type_identity_t<T>> b, Row<T> y);
+template <class T>
+void scale_add_unfused(Stream stream, Row<const std::type_identity_t<T>> x, float a,
+                       Row<const std::type_identity_t<T>> b, Row<T> y,
+                       Row<std::type_identity_t<T>> t);
+
+}  // namespace gpu
+}  // namespace opbook::ch13

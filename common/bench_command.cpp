@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/bench_problem.hpp"
 #include "common/chapter.hpp"
 #include "common/compare.hpp"
+#include "common/cuda/bench_on_device.hpp"
+#include "common/cuda/device_tensors.hpp"
 #include "common/error.hpp"
 #include "common/files.hpp"
 #include "common/results.hpp"
@@ -16,15 +18,19 @@
 namespace opbook {
 namespace {
 
-/// Correctness gates timing: the operator on few rows of the same width, written past the caches as
-/// the timed run does. Returns the largest error of its outputs.
-double verified_ulp(const Problem& problem) {
+/// Correctness gates timing: the operator on few rows of the same width, on the CPU written past
+/// the caches as the timed run does. Returns the largest error of its outputs.
+double verified_ulp(const Problem& problem, Device device) {
   const Problem few = problem.with_rows(64);
   Tensors tensors(few.tensors);
   fill_inputs(few, tensors, 1);
   Fast fast(Stores::streaming);
+  std::optional<gpu::DeviceTensors> on_device;
+  if (device == Device::cuda) on_device.emplace(few.tensors);
+  const Run run = on_device ? run_on_device(few, *on_device) : run_on_cpu(few, fast);
+  const Twin twin = on_device ? Twin::second_run : Twin::replay;
   double worst = 0;
-  for (const Finding& finding : verify_problem(few, tensors, fast)) {
+  for (const Finding& finding : verify_problem(few, tensors, run, twin)) {
     if (!finding.pass) {
       throw CheckFailed(fmt::format("{} {} {} {}: wrong, so not timed: {}", few.op,
                                     name_of(few.dtype), finding.plan, finding.kernel,
@@ -44,51 +50,76 @@ void refuse_partial_record(const GivenFlags& given) {
   }
 }
 
-std::filesystem::path results_path(const Chapter& chapter, const GivenFlags& given,
+std::filesystem::path results_path(const Chapter& chapter, const GivenFlags& given, Device device,
                                    const MachineInfo& machine) {
   if (given.contains("--record")) return record_path(machine, chapter.name);
   if (given.contains("--out")) return given.at("--out");
-  return default_results_path(chapter.name);
+  return default_results_path(chapter.name, device);
+}
+
+/// What is timed: one operator, or the chapter's choice for the device.
+std::vector<Problem> timed_problems(const Chapter& chapter, const GivenFlags& given, Device device,
+                                    std::int64_t working_set) {
+  if (given.contains("--op")) return {chapter.make_problem(given.at("--op"), given, {})};
+  refuse_without_op(chapter, given);
+  if (device == Device::cpu) return chapter.benchmark_problems(working_set);
+  if (!chapter.device_benchmark_problems) {
+    throw DeviceUnavailable(fmt::format(
+        "--device: got \"cuda\", for which {} has no kernels; allowed: cpu", chapter.name));
+  }
+  return chapter.device_benchmark_problems(given.contains("--quick"));
+}
+
+std::vector<ResultRow> timed_rows(const Problem& problem, Device device, const MachineInfo& machine,
+                                  std::int64_t llc_bytes, const TimingOptions& options) {
+  if (device == Device::cuda) return gpu::bench_on_device(problem, machine, options);
+  Tensors tensors(problem.tensors);
+  fill_inputs(problem, tensors, 1);
+  return bench_problem(problem, tensors, llc_bytes, options);
+}
+
+std::string cold_how(Device device, std::int64_t working_set) {
+  if (device == Device::cuda) return "The L2 flushed before each sample.";
+  return fmt::format("Working set {} MB (four last-level caches, at most a quarter of memory).",
+                     working_set / 1000000);
 }
 
 Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
-  require_cpu(given);
+  const Device device = chosen_device(given);
   refuse_partial_record(given);
-  const bool quick = given.contains("--quick");
   Results results;
-  results.machine = describe_cpu();
+  results.machine = device == Device::cuda ? describe_device() : describe_cpu();
   const std::int64_t llc = std::max<std::int64_t>(results.machine.llc_bytes, 1 << 20);
   const std::int64_t working_set = cold_working_set_bytes(llc, results.machine.memory_bytes);
-
-  std::vector<Problem> problems;
-  if (given.contains("--op")) {
-    problems.push_back(chapter.make_problem(given.at("--op"), given, {}));
-  } else {
-    refuse_without_op(chapter, given);
-    problems = chapter.benchmark_problems(working_set);
-  }
+  const std::vector<Problem> problems = timed_problems(chapter, given, device, working_set);
   TimingOptions options;
-  if (quick) options = {.warmup = 1, .min_samples = 7, .max_samples = 31, .max_seconds = 0.5};
+  if (given.contains("--quick")) {
+    options = {.warmup = 1, .min_samples = 7, .max_samples = 31, .max_seconds = 0.5};
+  }
 
+  Outcome outcome;
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const Problem& problem = problems[p];
     progress(fmt::format("bench {}/{} {} {}", p + 1, problems.size(), problem.op,
                          name_of(problem.dtype)));
-    const double worst_ulp = verified_ulp(problem);
-    Tensors tensors(problem.tensors);
-    fill_inputs(problem, tensors, 1);
-    for (ResultRow& row : bench_problem(problem, tensors, llc, options)) {
+    const double worst_ulp = verified_ulp(problem, device);
+    for (ResultRow& row : timed_rows(problem, device, results.machine, llc, options)) {
       if (row.plan == "fused") row.worst_ulp = worst_ulp;
-      results.rows.push_back(std::move(row));
+      const std::string impossible = gpu::impossible_rate(row, results.machine);
+      if (impossible.empty()) {
+        results.rows.push_back(std::move(row));
+      } else {  // an error in the timing, and no result
+        outcome.exit_code = 1;
+        outcome.err += fmt::format("{}: {}\n", chapter.name, impossible);
+      }
     }
   }
   progress("");
 
-  const std::filesystem::path path = results_path(chapter, given, results.machine);
+  const std::filesystem::path path = results_path(chapter, given, device, results.machine);
   write_results(path, results);
-  Outcome outcome;
   if (given.contains("--record") && results.machine.commit.ends_with("-dirty")) {
-    outcome.err = fmt::format(
+    outcome.err += fmt::format(
         "{}: recorded from files that differ from their commit ({}), so that nobody else can "
         "repeat it\n",
         chapter.name, results.machine.commit);
@@ -97,10 +128,7 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
     outcome.out = read_file(path);
   } else {
     outcome.out = render_results(results) +
-                  fmt::format(
-                      "\nWorking set {} MB (four last-level caches, at most a quarter of "
-                      "memory). Written to {}\n",
-                      working_set / 1000000, path.string());
+                  fmt::format("\n{} Written to {}\n", cold_how(device, working_set), path.string());
   }
   return outcome;
 }
@@ -111,7 +139,7 @@ Subcommand bench_subcommand(const Chapter& chapter) {
   std::vector<Flag> flags = {{"--op", "OP", "one operator; default: all"}};
   flags.insert(flags.end(), chapter.argument_flags.begin(), chapter.argument_flags.end());
   flags.push_back({"--quick", "", "fewer samples, wider bounds"});
-  flags.push_back({"--device", "cpu", "where to run"});
+  flags.push_back(device_flag());
   flags.push_back({"--out", "FILE", "where to write the results"});
   flags.push_back({"--record", "", "write them to results/<machine>/, to be committed"});
   flags.push_back({"--json", "", "print the results file"});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "common/roofs.hpp"
 
@@ -34,10 +35,34 @@ void add_counts(ResultRow& row, const std::vector<KernelCount>& kernels) {
   row.on_chip_bytes = on_chip;
 }
 
-/// Replay is serial and takes about a second for each 100 MB. A larger problem is replayed on as
-/// many of its rows as that, with the modelled cache smaller in the same measure.
-void add_replays(const Problem& problem, std::int64_t llc_bytes, std::vector<ResultRow>& rows) {
-  constexpr std::int64_t most_bytes = 160'000'000;
+}  // namespace
+
+ResultRow timed_row(const Problem& problem, PlanKind plan, std::string device,
+                    std::span<const double> plan_us, std::span<const double> copy_us) {
+  ResultRow row;
+  row.op = problem.op;
+  row.shape = problem.shape;
+  row.dtype = name_of(problem.dtype);
+  row.plan = name_of(plan);
+  row.device = std::move(device);
+  row.temperature = "cold";
+  row.bytes = problem.plan(plan).moved_bytes();
+  row.flops = problem.plan(plan).flops();
+  const Timing timing = summarise(plan_us);
+  row.median_us = timing.median_us;
+  row.p25_us = timing.p25_us;
+  row.p75_us = timing.p75_us;
+  row.n = timing.n;
+  row.gb_per_s = static_cast<double>(row.bytes) / timing.median_us / 1e3;
+  const Bounded share = share_of_roof(copy_us, plan_us);
+  row.share_of_roof = share.median;
+  row.share_lo = share.low;
+  row.share_hi = share.high;
+  return row;
+}
+
+void add_replays(const Problem& problem, std::int64_t llc_bytes, std::int64_t most_bytes,
+                 std::vector<ResultRow>& rows) {
   const std::int64_t bytes = problem.ledger.fused.moved_bytes();
   Problem smaller = problem;
   if (bytes > most_bytes) {
@@ -60,15 +85,12 @@ void add_replays(const Problem& problem, std::int64_t llc_bytes, std::vector<Res
   }
 }
 
-}  // namespace
-
 std::vector<ResultRow> bench_problem(const Problem& problem, Tensors& tensors,
                                      std::int64_t llc_bytes, const TimingOptions& options) {
   std::vector<ResultRow> rows;
   Fast fast;
   for (const PlanKind kind : both_plans) {
-    const Plan& plan = problem.plan(kind);
-    const std::int64_t bytes = plan.moved_bytes();
+    const std::int64_t bytes = problem.plan(kind).moved_bytes();
     const bool converts = problem.dtype != Dtype::float32;
     // The roofs move the fused plan's bytes, scaled below: the unfused plan's would need several
     // times the memory.
@@ -88,25 +110,7 @@ std::vector<ResultRow> bench_problem(const Problem& problem, Tensors& tensors,
       for (double& sample : samples[roof]) sample *= scale;
     }
 
-    ResultRow row;
-    row.op = problem.op;
-    row.shape = problem.shape;
-    row.dtype = name_of(problem.dtype);
-    row.plan = name_of(kind);
-    row.device = "cpu";
-    row.temperature = "cold";
-    row.bytes = bytes;
-    row.flops = plan.flops();
-    const Timing timing = summarise(samples[0]);
-    row.median_us = timing.median_us;
-    row.p25_us = timing.p25_us;
-    row.p75_us = timing.p75_us;
-    row.n = timing.n;
-    row.gb_per_s = static_cast<double>(bytes) / timing.median_us / 1e3;
-    const Bounded share = share_of_roof(samples[1], samples[0]);
-    row.share_of_roof = share.median;
-    row.share_lo = share.low;
-    row.share_hi = share.high;
+    ResultRow row = timed_row(problem, kind, "cpu", samples[0], samples[1]);
     if (converts) {
       const Bounded converting = share_of_roof(samples[2], samples[0]);
       row.share_of_converting_copy = converting.median;
@@ -115,7 +119,7 @@ std::vector<ResultRow> bench_problem(const Problem& problem, Tensors& tensors,
     }
     rows.push_back(row);
   }
-  add_replays(problem, llc_bytes, rows);
+  add_replays(problem, llc_bytes, 160'000'000, rows);
   return rows;
 }
 

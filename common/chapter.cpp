@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "common/cuda/probe.hpp"
 #include "common/error.hpp"
 
 namespace opbook {
@@ -19,12 +20,25 @@ void refuse_without_op(const Chapter& chapter, const GivenFlags& given) {
   refuse("--save");
 }
 
-void require_cpu(const GivenFlags& given) {
-  constexpr std::string_view devices[] = {"cpu", "cuda"};
-  if (parse_choice("--device", value_or(given, "--device", "cpu"), devices) == 1) {
+std::string_view name_of(Device device) {
+  return device == Device::cpu ? "cpu" : "cuda";
+}
+
+Flag device_flag() {
+  return {"--device", "cpu|cuda", "where to run, default cuda where there is a GPU"};
+}
+
+Device chosen_device(const GivenFlags& given) {
+  constexpr std::string_view names[] = {"cpu", "cuda"};
+  const auto found = given.find("--device");
+  if (found == given.end()) return gpu::probe_device().device ? Device::cuda : Device::cpu;
+  if (parse_choice("--device", found->second, names) == 0) return Device::cpu;
+  const gpu::Probe probe = gpu::probe_device();
+  if (!probe.device) {
     throw DeviceUnavailable(
-        "--device: got \"cuda\", for which there are no kernels yet; allowed: cpu");
+        fmt::format("--device: got \"cuda\"; allowed here: cpu ({})", probe.reason));
   }
+  return Device::cuda;
 }
 
 void progress(const std::string& line) {

@@ -33,25 +33,36 @@ struct Chapter {
   std::function<std::vector<Problem>()> verification_problems;
   /// What `bench` runs when no operator is named: each moves about `bytes`, fused.
   std::function<std::vector<Problem>(std::int64_t bytes)> benchmark_problems;
+  /// The same for a GPU: a grid of shapes, or, `quick`, few of them.
+  std::function<std::vector<Problem>(bool quick)> device_benchmark_problems;
 };
 
 /// Throws ArgumentError where an operator's argument or file is given without --op.
 void refuse_without_op(const Chapter& chapter, const GivenFlags& given);
 
-/// Reads --device. Throws ArgumentError for anything but cpu and cuda, DeviceUnavailable for cuda,
-/// on which no chapter runs yet.
-void require_cpu(const GivenFlags& given);
+/// What operators run on.
+enum class Device { cpu, cuda };
+std::string_view name_of(Device device);
+
+/// The flag that every subcommand that runs operators takes.
+Flag device_flag();
+
+/// Reads --device; without it, cuda where there is a device that runs our kernels, else cpu. Throws
+/// ArgumentError for anything but cpu and cuda, DeviceUnavailable, with the reason, where cuda was
+/// asked for and is not there.
+Device chosen_device(const GivenFlags& given);
 
 /// One line of progress on stderr, over the one before, where stderr is a terminal; empty clears
 /// it.
 void progress(const std::string& line);
 
 /// `verify [--op OP, with its arguments' flags] [--<input> FILE.npy ...] [--save DIR] [--seed N]
-/// [--json]`: values against the reference, replay against the ledger.
+/// [--device cpu|cuda] [--json]`: values against the reference; on the CPU, replay against the
+/// ledger; on a GPU, two runs against each other.
 Subcommand verify_subcommand(const Chapter& chapter);
 
-/// `bench [--op OP, with its arguments' flags] [--quick] [--out FILE] [--json]`: both plans against
-/// the clock, written as results.
+/// `bench [--op OP, with its arguments' flags] [--quick] [--device cpu|cuda] [--out FILE]
+/// [--json]`: both plans against the clock, written as results.
 Subcommand bench_subcommand(const Chapter& chapter);
 
 /// `cache [--op OP, with its arguments' flags] [--json]`: memory traffic of both plans by the size
@@ -60,5 +71,9 @@ Subcommand cache_subcommand(const Chapter& chapter);
 
 /// `show [--results FILE]`: results as a table: ledger, replay, counters, clock.
 Subcommand show_subcommand(const Chapter& chapter);
+
+/// `once [--op OP, with its arguments' flags | --cell N [--quick]] [--plan unfused|fused]`: one
+/// plan run once on the GPU, untimed and unchecked, so that a profiler has one thing to look at.
+Subcommand once_subcommand(const Chapter& chapter);
 
 }  // namespace opbook

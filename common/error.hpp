@@ -20,4 +20,9 @@ struct CheckFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A CUDA call or kernel that failed (exit code 1). The text names it and says what CUDA says.
+struct CudaError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace opbook

@@ -9,10 +9,12 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <system_error>
 #include <thread>
+
+#include "common/cuda/probe.hpp"
+#include "common/error.hpp"
 
 namespace opbook {
 namespace {
@@ -101,6 +103,18 @@ std::string quoted_for_shell(const std::string& text) {
   return result + "'";
 }
 
+/// The first line that a shell command prints; "" where it fails.
+std::string line_of(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return "";
+  char text[256] = "";
+  const bool read = std::fgets(text, sizeof text, pipe) != nullptr;
+  if (pclose(pipe) != 0 || !read) return "";
+  std::string line(text);
+  while (line.ends_with('\n')) line.pop_back();
+  return line;
+}
+
 }  // namespace
 
 std::string machine_slug(std::string_view name) {
@@ -145,6 +159,30 @@ MachineInfo describe_cpu(const fs::path& root) {
   };
 }
 
+MachineInfo describe_device() {
+  const gpu::Probe probe = gpu::probe_device();
+  if (!probe.device) throw DeviceUnavailable("no CUDA device: " + probe.reason);
+  const gpu::DeviceInfo& device = *probe.device;
+  const auto query = [&](const char* fields) {
+    return line_of(fmt::format("nvidia-smi -i {} --query-gpu={} --format=csv,noheader 2>/dev/null",
+                               quoted_for_shell(device.pci_bus_id), fields));
+  };
+  const std::string clocks = query("clocks.sm,clocks.max.sm,clocks.mem");
+  return {
+      .name = device.name,
+      .device = "cuda",
+      .cores = std::thread::hardware_concurrency(),
+      .sms = device.sm_count,
+      .memory_bytes = device.memory_bytes,
+      .llc_bytes = device.l2_bytes,
+      .driver = query("driver_version"),
+      .toolkit = "CUDA " + device.toolkit,
+      .clocks = clocks.empty() ? "" : "SM, its maximum, memory: " + clocks,
+      .compiler = compiler_version(),
+      .commit = source_commit(),
+  };
+}
+
 std::string compiler_version() {
 #ifdef __clang__
   return __VERSION__;
@@ -160,12 +198,7 @@ std::string source_commit() {
       "GIT_CEILING_DIRECTORIES={} git -C {} describe --always --dirty --abbrev=12 --exclude='*' "
       "2>/dev/null",
       quoted_for_shell(root.parent_path().string()), quoted_for_shell(root.string()));
-  const std::unique_ptr<FILE, int (*)(FILE*)> git(popen(command.c_str(), "r"), pclose);
-  char line[128] = "";
-  if (!git || !std::fgets(line, sizeof line, git.get())) return "";
-  std::string commit(line);
-  while (commit.ends_with('\n')) commit.pop_back();
-  return commit;
+  return line_of(command);
 }
 
 }  // namespace opbook

@@ -30,6 +30,10 @@ std::string machine_slug(std::string_view name);
 /// This machine's CPU, from /proc and /sys below `root`.
 MachineInfo describe_cpu(const std::filesystem::path& root = "/");
 
+/// The current CUDA device, its driver and its clocks by nvidia-smi where that is there. Throws
+/// DeviceUnavailable, with the reason, where there is none.
+MachineInfo describe_device();
+
 /// MachineInfo's `compiler` and `commit` of this program, the same for each device.
 std::string compiler_version();
 std::string source_commit();

@@ -2,12 +2,21 @@
 
 #include <algorithm>
 
+#include "common/cuda/device_tensors.hpp"
 #include "common/error.hpp"
 
 namespace opbook {
 
 std::string_view name_of(PlanKind plan) {
-  return plan == PlanKind::fused ? "fused" : "unfused";
+  switch (plan) {
+    case PlanKind::unfused:
+      return "unfused";
+    case PlanKind::fused:
+      return "fused";
+    case PlanKind::witnessed:
+      return "witnessed";
+  }
+  return "";
 }
 
 Tensors::Tensors(const std::vector<TensorSpec>& specs, std::int64_t offset_elements) {
@@ -91,6 +100,25 @@ void poison_results(const Problem& problem, Tensors& tensors) {
   for (const TensorSpec& spec : problem.tensors) {
     if (spec.role != Role::input) tensors.at(spec.name).poison();
   }
+}
+
+Run run_on_cpu(const Problem& problem, Fast& fast) {
+  return [&](PlanKind plan, Tensors& tensors) { problem.run(fast, plan, tensors); };
+}
+
+Run run_on_device(const Problem& problem, gpu::DeviceTensors& device) {
+  if (!problem.run_on_gpu) {
+    throw DeviceUnavailable("--device: got \"cuda\", for which " + problem.op +
+                            " has no kernels; allowed: cpu");
+  }
+  return [&](PlanKind plan, Tensors& tensors) {
+    device.upload(tensors);
+    problem.run_on_gpu(nullptr, plan, device);
+    gpu::synchronise();
+    device.download(tensors);
+    const std::string damaged = device.damaged();
+    if (!damaged.empty()) throw CheckFailed(damaged + ": the GPU wrote beyond its ends");
+  };
 }
 
 std::vector<KernelCount> replay_problem(const Problem& problem, PlanKind plan, Tensors& tensors,

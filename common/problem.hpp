@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/array.hpp"
+#include "common/cuda/device.hpp"
 #include "common/fast.hpp"
 #include "common/ledger.hpp"
 #include "common/replay.hpp"
@@ -20,7 +21,13 @@
 
 namespace opbook {
 
-enum class PlanKind { unfused, fused };
+namespace gpu {
+class DeviceTensors;
+}
+
+/// `witnessed` is the fused plan that fills the witnesses besides.
+enum class PlanKind { unfused, fused, witnessed };
+/// Those that are counted and timed.
 inline constexpr PlanKind both_plans[] = {PlanKind::unfused, PlanKind::fused};
 std::string_view name_of(PlanKind plan);
 
@@ -85,6 +92,9 @@ struct Check {
 };
 Verdict judge(const Check& check, const Tensors& tensors);
 
+/// Runs a plan on the device under test and leaves what it wrote in the tensors.
+using Run = std::function<void(PlanKind, Tensors&)>;
+
 struct Problem {
   std::string op;
   Dtype dtype = Dtype::float32;
@@ -94,9 +104,13 @@ struct Problem {
 
   std::function<void(Fast&, PlanKind, Tensors&)> run;
   std::function<void(Metered&, PlanKind, Tensors&)> replay;
-  /// The checks of one kernel, by its name in the ledger, on the inputs that it really got; may
-  /// fill witnesses. The fused plan has the one kernel "fused".
-  std::function<std::vector<Check>(PlanKind, std::string_view kernel, Tensors&)> expect;
+  /// Queues a plan's kernels on the stream; empty where there are none.
+  std::function<void(gpu::Stream, PlanKind, gpu::DeviceTensors&)> run_on_gpu;
+  /// The checks of one kernel, by its name in the ledger, on the inputs that it really got. May use
+  /// `run`, which ran the plan, to run the witnessed one besides. The fused plan has the one kernel
+  /// "fused".
+  std::function<std::vector<Check>(PlanKind, std::string_view kernel, Tensors&, const Run& run)>
+      expect;
 
   /// The same operator, columns and options with another number of rows.
   std::function<Problem(std::int64_t rows)> with_rows;
@@ -108,7 +122,7 @@ struct Problem {
     return columns * size_of(dtype);
   }
   const Plan& plan(PlanKind kind) const {
-    return kind == PlanKind::fused ? ledger.fused : ledger.unfused;
+    return kind == PlanKind::unfused ? ledger.unfused : ledger.fused;
   }
 };
 
@@ -116,6 +130,14 @@ struct Problem {
 void fill_inputs(const Problem& problem, Tensors& tensors, std::uint64_t seed);
 /// Poisons all that the operator is to write.
 void poison_results(const Problem& problem, Tensors& tensors);
+
+/// Runs plans on the fast backend. Both must outlive the result.
+Run run_on_cpu(const Problem& problem, Fast& fast);
+
+/// Runs plans on the GPU: copies all tensors there, poison included, waits, and copies them back.
+/// Throws CheckFailed, naming the tensor, where memory beside one was written, DeviceUnavailable
+/// where the problem has no kernels. Both must outlive the result.
+Run run_on_device(const Problem& problem, gpu::DeviceTensors& device);
 
 /// Runs one plan on the metered backend; the counts of its kernels, in order. `curve`, if given,
 /// sees the whole plan's trace.

@@ -65,6 +65,7 @@ void visit_row(Row& row, Visit visit) {
   visit("cache_model_bytes", row.cache_model_bytes);
   visit("dram_bytes", row.dram_bytes);
   visit("counters_note", row.counters_note);
+  visit("note", row.note);
 }
 
 struct Writer {

@@ -57,6 +57,7 @@ struct ResultRow {
   std::optional<std::int64_t> cache_model_bytes;
   std::optional<std::int64_t> dram_bytes;    ///< what the hardware counted
   std::optional<std::string> counters_note;  ///< why dram_bytes is empty
+  std::optional<std::string> note;           ///< what to bear in mind about the time
 };
 
 struct Results {

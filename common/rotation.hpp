@@ -1,7 +1,7 @@
 #pragma once
 
-// RoPE as an operator sees it: tables of cosines and sines, which row of them turns a token, and
-// the turning itself.
+// RoPE as an operator sees it: tables of cosines and sines, and which row of them turns a token. No
+// SIMD in here: the CUDA compiler reads it too. The turning itself is in rotate.hpp.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,6 @@
 
 #include "common/checks.hpp"
 #include "common/error.hpp"
-#include "common/fast.hpp"
 #include "common/rows.hpp"
 
 namespace opbook {
@@ -53,31 +52,29 @@ struct RopeTables {
   std::int64_t rope_dim() const { return 2 * cos.cols; }
 };
 
-/// NeoX rotation of one row, 3 operations an element: y[p] = x[p] c - x[p + h] s and y[p + h] =
-/// x[p + h] c + x[p] s, for p below h = y.size / 2; each rounded once. y may be x.
-template <class Primitives, class Out, class T, class Table>
-void rotate(Primitives& row, Out y, Row<T> x, Row<Table> cos, Row<Table> sin) {
-  const auto turn = [](auto low, auto high, auto c, auto s) {
-    return LowHigh{low * c - high * s, high * c + low * s};
-  };
-  row.map_pairs(y, turn, x, cos, sin);
-}
-
-/// The tables must turn `tokens` tokens, each position lying within them. Tables without columns
-/// turn nothing, and may have any number of rows. Throws ArgumentError.
+/// The tables must turn `tokens` tokens. Tables without columns turn nothing, and may have any
+/// number of rows. Throws ArgumentError.
 template <class T>
 void require_rope_tables(const RopeTables<T>& tables, std::int64_t tokens) {
   const Rows<const T> cos = tables.cos;
   if (cos.cols == 0 && tables.sin.cols == 0) return;
   require_shape("cos", cos, tables.positions.given() ? cos.rows() : tokens, cos.cols);
   require_shape("sin", tables.sin, cos.rows(), cos.cols);
+  tables.positions.visit([&](auto rows) { require_size("positions", rows, tokens); });
+}
+
+/// Each position must be a row of the tables. Reads them: for memory of the host. Throws
+/// ArgumentError.
+template <class T>
+void require_positions_within(const RopeTables<T>& tables) {
+  if (tables.cos.cols == 0) return;
+  const std::int64_t table_rows = tables.cos.rows();
   tables.positions.visit([&](auto rows) {
-    require_size("positions", rows, tokens);
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      if (rows.data[i] >= 0 && rows.data[i] < cos.rows()) continue;
+    for (std::int64_t i = 0; i < rows.size; ++i) {
+      if (rows.data[i] >= 0 && rows.data[i] < table_rows) continue;
       throw ArgumentError("positions: got " + std::to_string(rows.data[i]) + " for token " +
                           std::to_string(i) + "; allowed: 0 up to, not including, " +
-                          std::to_string(cos.rows()) + ", the rows of cos");
+                          std::to_string(table_rows) + ", the rows of cos");
     }
   });
 }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <system_error>
 
 #include "common/chapter.hpp"
 #include "common/table.hpp"
@@ -12,6 +15,12 @@ namespace opbook {
 namespace {
 
 std::string machine_line(const MachineInfo& machine) {
+  if (machine.device == "cuda") {
+    return fmt::format("{}, {} SMs, {} MB L2, {} GB memory; {}, driver {}\n", machine.name,
+                       machine.sms, machine.llc_bytes / 1000000, machine.memory_bytes / 1000000000,
+                       machine.toolkit.empty() ? "CUDA" : machine.toolkit,
+                       machine.driver.empty() ? "unknown" : machine.driver);
+  }
   return fmt::format("{}, {} cores, {} MB last-level cache, {} GB memory; {}\n", machine.name,
                      machine.cores, machine.llc_bytes / 1000000, machine.memory_bytes / 1000000000,
                      machine.compiler);
@@ -32,28 +41,65 @@ std::string replay_text(const ResultRow& row) {
 }
 
 std::string four_columns(const Results& results) {
-  Table table({{"op", Align::left},
-               {"dtype", Align::left},
-               {"shape", Align::left},
-               {"plan", Align::left},
-               {"ledger MB"},
-               {"replay MB"},
-               {"counters MB"},
-               {"time us"},
-               {"GB/s"},
-               {"% of copy"},
-               {"% of converting copy"}});
+  const bool converts =
+      std::any_of(results.rows.begin(), results.rows.end(),
+                  [](const ResultRow& row) { return row.share_of_converting_copy.has_value(); });
+  std::vector<Column> columns{{"op", Align::left},
+                              {"dtype", Align::left},
+                              {"shape", Align::left},
+                              {"plan", Align::left},
+                              {"ledger MB"},
+                              {"replay MB"},
+                              {"counters MB"},
+                              {"time us"},
+                              {"GB/s"},
+                              {"% of copy"}};
+  if (converts) columns.push_back({"% of converting copy"});
+  Table table(columns);
   for (const ResultRow& row : results.rows) {
-    table.add_row({row.op, row.dtype, fmt::format("{}", fmt::join(row.shape, " x ")), row.plan,
-                   megabytes(row.bytes), replay_text(row),
-                   row.dram_bytes ? megabytes(*row.dram_bytes) : "-", fixed(row.median_us, 0),
-                   fixed(row.gb_per_s, 1), share(row.share_of_roof, row.share_lo, row.share_hi),
-                   row.share_of_converting_copy
-                       ? share(*row.share_of_converting_copy, *row.share_of_converting_copy_lo,
-                               *row.share_of_converting_copy_hi)
-                       : ""});
+    std::vector<std::string> cells{row.op,
+                                   row.dtype,
+                                   fmt::format("{}", fmt::join(row.shape, " x ")),
+                                   row.plan,
+                                   megabytes(row.bytes),
+                                   replay_text(row),
+                                   row.dram_bytes ? megabytes(*row.dram_bytes) : "-",
+                                   fixed(row.median_us, row.median_us < 100 ? 1 : 0),
+                                   fixed(row.gb_per_s, 1),
+                                   share(row.share_of_roof, row.share_lo, row.share_hi)};
+    if (converts) {
+      cells.push_back(row.share_of_converting_copy
+                          ? share(*row.share_of_converting_copy, *row.share_of_converting_copy_lo,
+                                  *row.share_of_converting_copy_hi)
+                          : "");
+    }
+    table.add_row(cells);
   }
   return table.render();
+}
+
+/// Where counters are missing, why: each reason once.
+std::string counters_lines(const Results& results) {
+  if (results.machine.device != "cuda") {
+    return "counters: none on a CPU; hardware counters need an NVIDIA GPU.\n";
+  }
+  std::set<std::string> reasons;
+  for (const ResultRow& row : results.rows) {
+    if (!row.dram_bytes) reasons.insert(row.counters_note.value_or("not read in this run"));
+  }
+  std::string text;
+  for (const std::string& reason : reasons) text += "counters: " + reason + "\n";
+  return text;
+}
+
+std::string notes(const Results& results) {
+  std::string text;
+  for (const ResultRow& row : results.rows) {
+    if (!row.note) continue;
+    text += fmt::format("{} {} {} {}: {}.\n", row.op, row.dtype, fmt::join(row.shape, " x "),
+                        row.plan, *row.note);
+  }
+  return text;
 }
 
 /// Unfused over fused, by bytes and by time. The two agree where both plans run equally close to
@@ -73,8 +119,11 @@ std::string ratios(const Results& results) {
                              static_cast<double>(*unfused.cache_model_bytes) /
                                  static_cast<double>(*fused.cache_model_bytes));
     }
-    text += fmt::format("{} {}: fusion saves {:.2f}x by the ledger{}, {:.2f}x by the clock",
-                        fused.op, fused.dtype, on_paper, by_model, by_clock);
+    // On a GPU an operator comes in several shapes.
+    const std::string shape =
+        fused.device == "cuda" ? fmt::format(" {}", fmt::join(fused.shape, " x ")) : "";
+    text += fmt::format("{} {}{}: fusion saves {:.2f}x by the ledger{}, {:.2f}x by the clock",
+                        fused.op, fused.dtype, shape, on_paper, by_model, by_clock);
     if (std::fabs(apart) <= 0.15) {
       text += ".\n";
     } else {
@@ -87,31 +136,39 @@ std::string ratios(const Results& results) {
   return text;
 }
 
+/// Of the devices' results, those written last.
+std::filesystem::path latest_results_path(const std::string& chapter) {
+  const std::filesystem::path cpu = default_results_path(chapter, Device::cpu);
+  const std::filesystem::path cuda = default_results_path(chapter, Device::cuda);
+  std::error_code missing;  // leaves the earliest time there is
+  return std::filesystem::last_write_time(cuda, missing) >
+                 std::filesystem::last_write_time(cpu, missing)
+             ? cuda
+             : cpu;
+}
+
 }  // namespace
 
 std::string render_results(const Results& results) {
   std::string text = machine_line(results.machine) + "\n" + four_columns(results) + "\n";
-  bool counted = false;
-  for (const ResultRow& row : results.rows) counted |= row.dram_bytes.has_value();
-  if (!counted) {
-    text += "counters: none on a CPU; hardware counters need an NVIDIA GPU.\n";
-  }
+  text += counters_lines(results);
   for (const ResultRow& row : results.rows) {
     if (!row.replay_shape) continue;
     text += fmt::format("* replayed on fewer rows: {} {} on [{}].\n", row.op, row.dtype,
                         fmt::join(*row.replay_shape, ", "));
     break;
   }
-  return text + ratios(results);
+  return text + notes(results) + ratios(results);
 }
 
-std::filesystem::path default_results_path(const std::string& chapter) {
-  return std::filesystem::path(OPBOOK_SOURCE_DIR) / "build" / "results" / (chapter + ".json");
+std::filesystem::path default_results_path(const std::string& chapter, Device device) {
+  const char* const suffix = device == Device::cuda ? "_cuda.json" : ".json";
+  return std::filesystem::path(OPBOOK_SOURCE_DIR) / "build" / "results" / (chapter + suffix);
 }
 
 Subcommand show_subcommand(const Chapter& chapter) {
   const auto run = [name = chapter.name](const GivenFlags& given) {
-    const std::string path = value_or(given, "--results", default_results_path(name).string());
+    const std::string path = value_or(given, "--results", latest_results_path(name).string());
     return Outcome{0, render_results(read_results(path)), ""};
   };
   return {"show",

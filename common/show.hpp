@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/chapter.hpp"
 #include "common/results.hpp"
 
 namespace opbook {
@@ -11,7 +12,7 @@ namespace opbook {
 /// unfused to fused, on paper and by the clock, and where the two part, why.
 std::string render_results(const Results& results);
 
-/// build/results/<chapter>.json under the repository's root.
-std::filesystem::path default_results_path(const std::string& chapter);
+/// build/results/<chapter>.json under the repository's root; of a GPU, <chapter>_cuda.json.
+std::filesystem::path default_results_path(const std::string& chapter, Device device);
 
 }  // namespace opbook

@@ -66,9 +66,8 @@ Bounded share_of_roof(std::span<const double> roof_us, std::span<const double> c
   return bounded_median(std::move(ratios));
 }
 
-std::vector<std::vector<double>> time_in_turn(std::span<const std::function<void()>> contenders,
-                                              const std::function<void()>& prepare,
-                                              const TimingOptions& options) {
+std::vector<std::vector<double>> sample_in_turn(std::span<const std::function<double()>> contenders,
+                                                const TimingOptions& options) {
   for (int i = 0; i < options.warmup; ++i) {
     for (const auto& contender : contenders) contender();
   }
@@ -83,14 +82,29 @@ std::vector<std::vector<double>> time_in_turn(std::span<const std::function<void
   for (int taken = 0; taken < options.max_samples; ++taken) {
     const bool late = microseconds_since(start) > options.max_seconds * 1e6;
     if (taken >= options.min_samples && (late || settled())) break;
-    for (std::size_t c = 0; c < contenders.size(); ++c) {
-      prepare();
-      const Clock::time_point begin = Clock::now();
-      contenders[c]();
-      samples[c].push_back(microseconds_since(begin));
-    }
+    for (std::size_t c = 0; c < contenders.size(); ++c) samples[c].push_back(contenders[c]());
   }
   return samples;
+}
+
+std::vector<std::vector<double>> time_in_turn(std::span<const std::function<void()>> contenders,
+                                              const std::function<void()>& prepare,
+                                              const TimingOptions& options) {
+  for (int i = 0; i < options.warmup; ++i) {
+    for (const auto& contender : contenders) contender();
+  }
+  std::vector<std::function<double()>> timed;
+  for (const std::function<void()>& contender : contenders) {
+    timed.push_back([&] {
+      prepare();
+      const Clock::time_point begin = Clock::now();
+      contender();
+      return microseconds_since(begin);
+    });
+  }
+  TimingOptions warm = options;
+  warm.warmup = 0;
+  return sample_in_turn(timed, warm);
 }
 
 std::int64_t cold_working_set_bytes(std::int64_t llc_bytes, std::int64_t memory_bytes) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Timing on the CPU, by one protocol: contenders take turns, sample by sample, since machines
+// Timing, by one protocol: contenders take turns, sample by sample, since machines
 // drift; caches are cold; a share of the roof is the median of paired ratios, with its confidence
 // bounds.
 
@@ -43,8 +43,13 @@ struct TimingOptions {
   double max_seconds = 2.0;  ///< stop taking samples, above min_samples, after this long
 };
 
-/// Runs the contenders in turn, `prepare` before each run and outside its time, until the noise
-/// settles; times in microseconds, by contender and sample.
+/// Takes samples of the contenders in turn, until the noise settles: each makes one when called, in
+/// microseconds. By contender and sample.
+std::vector<std::vector<double>> sample_in_turn(std::span<const std::function<double()>> contenders,
+                                                const TimingOptions& options = {});
+
+/// The same by the CPU's clock: runs the contenders in turn, `prepare` before each run and outside
+/// its time.
 std::vector<std::vector<double>> time_in_turn(std::span<const std::function<void()>> contenders,
                                               const std::function<void()>& prepare,
                                               const TimingOptions& options = {});

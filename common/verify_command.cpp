@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/chapter.hpp"
+#include "common/cuda/device_tensors.hpp"
 #include "common/npy.hpp"
 #include "common/table.hpp"
 #include "common/verify_problem.hpp"
@@ -140,7 +141,7 @@ ordered_json to_json(const std::vector<Line>& lines) {
 }
 
 Outcome run_verify(const Chapter& chapter, const GivenFlags& given) {
-  require_cpu(given);
+  const Device device = chosen_device(given);
   const std::uint64_t seed =
       given.contains("--seed") ? parse_size("--seed", given.at("--seed")) : 1;
   const bool one = given.contains("--op");
@@ -169,14 +170,18 @@ Outcome run_verify(const Chapter& chapter, const GivenFlags& given) {
       if (file != files.end()) take(file->second, spec, tensors.at(spec.name));
     }
     Fast fast(p % 4 < 2 ? Stores::automatic : Stores::streaming);
+    std::optional<gpu::DeviceTensors> on_device;
+    if (device == Device::cuda) on_device.emplace(problem.tensors, p % 2);
+    const Run run = on_device ? run_on_device(problem, *on_device) : run_on_cpu(problem, fast);
+    const Twin twin = on_device ? Twin::second_run : Twin::replay;
     if (one) {
-      const double ulp = unfused_end_to_end_ulp(problem, tensors, fast);
+      const double ulp = unfused_end_to_end_ulp(problem, tensors, run);
       end_to_end = fmt::format(
           "Unfused, from end to end: {} ulp, since every intermediate is rounded as it is "
           "stored.\n",
           fixed(ulp, 3));
     }
-    gather(problem, verify_problem(problem, tensors, fast), one, lines);
+    gather(problem, verify_problem(problem, tensors, run, twin), one, lines);
     if (given.contains("--save")) save(given.at("--save"), problem, tensors);
   }
   progress("");
@@ -186,15 +191,21 @@ Outcome run_verify(const Chapter& chapter, const GivenFlags& given) {
   Outcome outcome;
   outcome.exit_code = pass && !lines.empty() ? 0 : 1;
   if (given.contains("--json")) {
-    outcome.out =
-        ordered_json{{"seed", seed}, {"pass", pass}, {"findings", to_json(lines)}}.dump(2);
+    outcome.out = ordered_json{{"seed", seed},
+                               {"device", name_of(device)},
+                               {"pass", pass},
+                               {"findings", to_json(lines)}}
+                      .dump(2);
     outcome.out += "\n";
   } else {
-    outcome.out = render(lines) + end_to_end +
-                  fmt::format("{} problems, seed {}: {}\n", problems.size(), seed,
-                              pass ? "every value within its tolerance, replay equal to the exact "
-                                     "ledger in every byte and FLOP"
-                                   : "FAIL");
+    const char* const passed =
+        device == Device::cuda
+            ? "every value within its tolerance, two runs on the GPU equal in every bit"
+            : "every value within its tolerance, replay equal to the exact ledger in every byte "
+              "and FLOP";
+    outcome.out =
+        render(lines) + end_to_end +
+        fmt::format("{} problems, seed {}: {}\n", problems.size(), seed, pass ? passed : "FAIL");
   }
   return outcome;
 }
@@ -209,7 +220,7 @@ Subcommand verify_subcommand(const Chapter& chapter) {
   }
   flags.push_back({"--save", "DIR", "write every input and output as <name>.npy"});
   flags.push_back({"--seed", "N", "seed of the random inputs, default 1"});
-  flags.push_back({"--device", "cpu", "where to run"});
+  flags.push_back(device_flag());
   flags.push_back({"--json", "", "print JSON"});
   return {"verify", "values against the reference, replay against the ledger", flags,
           [chapter](const GivenFlags& given) { return run_verify(chapter, given); }};

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 SCHEMA = 1
@@ -42,11 +42,13 @@ class Row:
 
 @dataclass
 class Group:
-    """Rows that differ in nothing but the plan; `detail` tells the group from others of its op."""
+    """Rows that differ in nothing but the plan; `detail` tells the group from others of its op.
+    `cell` is all that they share."""
 
     op: str
     detail: str
     rows: list = field(default_factory=list)
+    cell: tuple = ()
 
 
 @dataclass
@@ -91,6 +93,20 @@ def load(path: Path):
         f"{path}: has none of rows, cases and curves; allowed: results,"
         " or the output of ledger --json or cache --json"
     )
+
+
+def with_peers(table: Table, path: Path) -> Table:
+    """The results of `path` with those of other libraries (scripts/peers.py) in the same cells on
+    the same machine, where their file lies beside it."""
+    file = path.with_name(f"{path.stem}_peers.json")
+    if not file.exists():
+        return table
+    peers = load(file)
+    if not isinstance(peers, Table) or peers.machine != table.machine:
+        return table
+    rows = {group.cell: group.rows for group in peers.groups}
+    groups = [replace(group, rows=group.rows + rows.get(group.cell, [])) for group in table.groups]
+    return Table(table.machine, groups)
 
 
 class Fields:
@@ -174,7 +190,8 @@ def results(whole: Fields) -> Table:
     groups = {}
     for row in rows:
         detail = ", ".join([row.text("dtype"), row.shape(), *map(row.text, varying)])
-        group = groups.setdefault((row.text("op"), detail), Group(row.text("op"), detail))
+        cell = (*map(row.text, ("op", "dtype", "device", "temperature")), row.shape())
+        group = groups.setdefault(cell, Group(row.text("op"), detail, cell=cell))
         group.rows.append(result_row(row))
     return Table(machine, list(groups.values()))
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Draws results, and what the programs print with --json, as PNG and SVG.
 
-Of results (build/results/ch13.json) it makes bytes per plan and the share of the roof, of the
-output of `ch13 ledger --json` bytes per plan, and of that of `ch13 cache --json` the curves of
-traffic by the size of the cache. The same file gives the same SVG.
+Of results (build/results/ch13.json) it makes bytes per plan and the share of the roof, there with
+the peers in ch13_peers.json where that lies beside it; of the output of `ch13 ledger --json` bytes
+per plan, and of that of `ch13 cache --json` the curves of traffic by the size of the cache. The
+same files give the same SVG.
 """
 
 import argparse
@@ -35,7 +36,8 @@ def figures_of(path: Path) -> dict:
         return {f"{path.stem.removesuffix('_cache')}_cache": plot_curves.cache_curves(data)}
     figures = {f"{path.stem}_bytes": plot_rows.bytes_per_plan(data)}
     if data.machine:
-        figures[f"{path.stem}_roof"] = plot_rows.share_of_roof(data)
+        table = plot_data.with_peers(data, path)
+        figures[f"{path.stem}_roof"] = plot_rows.share_of_roof(table)
     return figures
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import machine
 from terminal import say
@@ -13,7 +12,7 @@ from terminal import say
 SCRIPT = machine.ROOT / "scripts" / "plot_results.py"
 
 
-def draw(chapter: str, program: str, results: Path) -> int:
+def draw(chapter: str, program: str, results: list) -> int:
     """Draws a chapter's results and its cache curves into figures/ beside them; returns the exit
     code. Lacking Matplotlib is no failure: a line says what brings it."""
     python = python_with_matplotlib()
@@ -21,10 +20,10 @@ def draw(chapter: str, program: str, results: Path) -> int:
         say(f"no figures, since Matplotlib is not installed; to install it: {remedy()}")
         return 0
     print(f"\n== {chapter} figures\n", flush=True)
-    files = [results]
+    files = list(results)
     curves = subprocess.run([program, "cache", "--json"], stdout=subprocess.PIPE, check=False)
     if curves.returncode == 0:
-        files.append(results.with_name(f"{chapter}_cache.json"))
+        files.append(results[0].with_name(f"{chapter}_cache.json"))
         new = files[-1].with_suffix(".new")
         new.write_bytes(curves.stdout)
         new.replace(files[-1])

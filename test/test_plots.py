@@ -79,6 +79,25 @@ class Reading(unittest.TestCase):
         details = [group.detail for group in self.load(document).groups]
         self.assertEqual(details, ["float32, 4096 x 4096, cold", "float32, 4096 x 4096, hot"])
 
+    def test_peers_join_the_cells_of_the_same_machine(self):
+        document = plot_samples.results(4)
+        peers = copy.deepcopy(document)
+        peers["rows"] = [{**row, "plan": "peer: other"} for row in peers["rows"][1::2]]
+        peers["rows"][1]["shape"] = [1, 2]  # a cell that the results do not have
+        with Folder() as folder:
+            path = folder.write("r.json", document)
+            table = plot_data.load(path)
+            self.assertEqual(plot_data.with_peers(table, path), table)
+            folder.write("r_peers.json", peers)
+            groups = plot_data.with_peers(table, path).groups
+            self.assertEqual(
+                [[row.plan for row in group.rows] for group in groups],
+                [["unfused", "fused", "peer: other"], ["unfused", "fused"]],
+            )
+            peers["machine"]["name"] = "another"
+            folder.write("r_peers.json", peers)
+            self.assertEqual(plot_data.with_peers(table, path), table)
+
     def test_what_was_not_measured_is_none(self):
         document = plot_samples.results(1)
         document["rows"][0].update(share_of_roof=None, share_lo=float("nan"))

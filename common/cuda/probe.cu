@@ -38,15 +38,25 @@ Probe probe_device() {
   int result = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, device);
+  char pci_bus_id[32] = "";
+  if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(pci_bus_id, sizeof pci_bus_id, device);
   if (error == cudaSuccess) error = run_kernel(result);
   if (error != cudaSuccess) {
     cudaGetLastError();  // the failure is reported here; the next call shall not see it again
     return {std::nullopt, cudaGetErrorString(error)};
   }
   if (result != 13) return {std::nullopt, "a kernel ran but its result did not arrive"};
-  return {DeviceInfo{properties.name, properties.major, properties.minor,
-                     properties.multiProcessorCount,
-                     static_cast<std::int64_t>(properties.totalGlobalMem), properties.l2CacheSize},
+  return {DeviceInfo{
+              .name = properties.name,
+              .major = properties.major,
+              .minor = properties.minor,
+              .sm_count = properties.multiProcessorCount,
+              .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
+              .l2_bytes = properties.l2CacheSize,
+              .toolkit = std::to_string(CUDART_VERSION / 1000) + "." +
+                         std::to_string(CUDART_VERSION % 1000 / 10),
+              .pci_bus_id = pci_bus_id,
+          },
           ""};
 }
 

@@ -17,6 +17,8 @@ struct DeviceInfo {
   int sm_count = 0;
   std::int64_t memory_bytes = 0;
   std::int64_t l2_bytes = 0;
+  std::string toolkit;     ///< what compiled us: "12.6"
+  std::string pci_bus_id;  ///< by which nvidia-smi knows it
 };
 
 /// The current CUDA device, or the reason why there is none.

@@ -38,7 +38,7 @@ TEST_CASE("a record is refused for one operator, and for another place", "[bench
 }
 
 TEST_CASE("a record without them is taken", "[bench]") {
-  CHECK_THAT(bench({"--record"}).err, StartsWith("ch99: asked for problems"));
+  CHECK_THAT(bench({"--record", "--device", "cpu"}).err, StartsWith("ch99: asked for problems"));
 }
 
 }  // namespace opbook

@@ -1,0 +1,209 @@
+// Fused: a row is read once into registers. Mean and variance come from one reduction: every thread
+// takes those of its own elements, with two passes over registers, and pairs of them are merged
+// (Chan, Golub, LeVeque 1979). Nothing cancels, as with the sums of x and x^2, and there is one
+// barrier instead of the two that a mean first, a variance second would need.
+
+#include "ch13_norm_rope/layer_norm.hpp"
+#include "ch13_norm_rope/unfused.cuh"
+
+namespace opbook::ch13::gpu {
+namespace {
+
+/// Count, mean and sum of squared differences from it, of a part of a row.
+struct Moments {
+  float count = 0, mean = 0, squares = 0;
+
+  /// Of both parts. Equal means stay what they are, to the bit.
+  __device__ static Moments merge(const Moments& a, const Moments& b) {
+    const float count = a.count + b.count;
+    const float share = count > 0 ? b.count / count : 0.0f;
+    const float delta = b.mean - a.mean;
+    return {count, fmaf(delta, share, a.mean),
+            a.squares + b.squares + delta * delta * a.count * share};
+  }
+};
+
+/// Of a warp's 32 parts, in lane 0.
+__device__ Moments warp_moments(Moments part) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const Moments other{__shfl_down_sync(0xFFFFFFFFu, part.count, offset),
+                        __shfl_down_sync(0xFFFFFFFFu, part.mean, offset),
+                        __shfl_down_sync(0xFFFFFFFFu, part.squares, offset)};
+    part = Moments::merge(part, other);
+  }
+  return part;
+}
+
+/// Of a whole row, in every thread: (mean, rstd).
+__device__ float2 row_statistics(Moments part, int warps, float eps) {
+  __shared__ Moments of_warp[32];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  part = warp_moments(part);
+  if (lane == 0) of_warp[threadIdx.x / 32] = part;
+  __syncthreads();
+  part = of_warp[0];
+  if (warps > 4) {
+    part = warp_moments(lane < warps ? of_warp[lane] : Moments{});
+    part.count = __shfl_sync(0xFFFFFFFFu, part.count, 0);
+    part.mean = __shfl_sync(0xFFFFFFFFu, part.mean, 0);
+    part.squares = __shfl_sync(0xFFFFFFFFu, part.squares, 0);
+  } else {
+    for (int w = 1; w < warps; ++w) part = Moments::merge(part, of_warp[w]);
+  }
+  return {part.mean, 1.0f / sqrtf(part.squares / part.count + eps)};
+}
+
+template <class T>
+__device__ Vector<T> normalised(const Vector<T>& x, const Vector<T>& g, const Vector<T>& b,
+                                float2 mean_rstd) {
+  constexpr int width = vector_width<T>;
+  float v[width], gain[width], bias[width];
+  unpack(x, v);
+  unpack(g, gain);
+  unpack(b, bias);
+#pragma unroll
+  for (int j = 0; j < width; ++j) {
+    v[j] = fmaf((v[j] - mean_rstd.x) * mean_rstd.y, gain[j], bias[j]);
+  }
+  return pack<T>(v);
+}
+
+template <class T, int threads, int vectors>
+__global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void layer_norm_kernel(
+    Rows<const T> x, const T* g, const T* b, Rows<T> y, float eps) {
+  constexpr int width = vector_width<T>;
+  const int count = static_cast<int>(x.cols / width);
+  T* const y_row = row_of(y, blockIdx.x);
+  HeldRow<T, threads, vectors> row;
+  row.load(row_of(x, blockIdx.x), count);
+
+  Moments part;
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    float v[width];
+    unpack(row.part[k], v);
+#pragma unroll
+    for (int j = 0; j < width; ++j) part.mean += v[j];
+    if (row.index(k) < count) part.count += width;
+  }
+  part.mean = part.count > 0 ? part.mean / part.count : 0.0f;
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    if (row.index(k) >= count) continue;
+    float v[width];
+    unpack(row.part[k], v);
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      part.squares = fmaf(v[j] - part.mean, v[j] - part.mean, part.squares);
+    }
+  }
+  const float2 mean_rstd = row_statistics(part, threads / 32, eps);
+
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    const int i = row.index(k);
+    if (i >= count) continue;
+    const Vector<T> gain = load_vector(g, i), bias = load_vector(b, i);
+    store_vector(y_row, i, normalised(row.part[k], gain, bias, mean_rstd));
+  }
+}
+
+/// A row of any length on any boundary, read from the caches after the first time. A thread's
+/// elements, and the order in which it takes them, are those of the kernel above: the same bits.
+template <class T>
+__global__ void any_layer_norm_kernel(Rows<const T> x, const T* g, const T* b, Rows<T> y,
+                                      float eps) {
+  constexpr int width = vector_width<T>;
+  const T* const x_row = row_of(x, blockIdx.x);
+  T* const y_row = row_of(y, blockIdx.x);
+  const auto for_each = [&](auto f) {
+    for (std::int64_t i = threadIdx.x; i * width < x.cols; i += blockDim.x) {
+      for (int j = 0; j < width && i * width + j < x.cols; ++j) f(as_float(x_row[i * width + j]));
+    }
+  };
+  Moments part;
+  for_each([&](float v) {
+    part.mean += v;
+    part.count += 1;
+  });
+  part.mean = part.count > 0 ? part.mean / part.count : 0.0f;
+  for_each([&](float v) { part.squares = fmaf(v - part.mean, v - part.mean, part.squares); });
+  const float2 mean_rstd = row_statistics(part, static_cast<int>(blockDim.x) / 32, eps);
+  for (std::int64_t j = threadIdx.x; j < x.cols; j += blockDim.x) {
+    const float scaled = (as_float(x_row[j]) - mean_rstd.x) * mean_rstd.y;
+    y_row[j] = rounded_to<T>(fmaf(scaled, as_float(g[j]), as_float(b[j])));
+  }
+}
+
+/// mean and rstd of a row by its sums, a thread a row.
+__global__ void stats_kernel(const float* sum_x, const float* sum_x2, float* mean, float* rstd,
+                             std::int64_t m, float n, float eps) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= m) return;
+  const float mu = sum_x[i] / n;
+  mean[i] = mu;
+  rstd[i] = 1.0f / sqrtf(__fadd_rn(__fadd_rn(sum_x2[i] / n, -__fmul_rn(mu, mu)), eps));
+}
+
+struct MultiplyAdd {
+  __device__ float operator()(float v, float g, float b) const { return fmaf(v, g, b); }
+};
+
+}  // namespace
+
+template <class T>
+void layer_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
+                Row<const std::type_identity_t<T>> g, Row<const std::type_identity_t<T>> b,
+                Rows<T> y, float eps) {
+  check_layer_norm<T>(x, g, b, y, eps);
+  if (x.rows() == 0 || x.cols == 0) return;
+  const unsigned blocks = blocks_for("x", x.rows());
+  const std::int64_t count = vectors_of<T>(x.cols);
+  const bool held = on_vectors(x) && on_vectors(g) && on_vectors(b) && on_vectors(y) &&
+                    launch_held(count, [&]<int threads, int vectors>() {
+                      launch("layer_norm", stream, layer_norm_kernel<T, threads, vectors>, blocks,
+                             threads, 0, x, g.data, b.data, y, eps);
+                    });
+  if (!held) {
+    launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks, threads_for(count), 0, x, g.data,
+           b.data, y, eps);
+  }
+}
+
+template <class T>
+void layer_norm_unfused(Stream stream, Rows<const std::type_identity_t<T>> x,
+                        Row<const std::type_identity_t<T>> g, Row<const std::type_identity_t<T>> b,
+                        Rows<T> y, const LayerNormIntermediates<T>& intermediates, float eps) {
+  check_layer_norm<T>(x, g, b, y, eps);
+  check_intermediates(intermediates, x.rows(), x.cols);
+  if (x.rows() == 0 || x.cols == 0) return;
+  const Rows<T> x2 = intermediates.x2, centered = intermediates.centered;
+  const Rows<T> scaled = intermediates.scaled;
+  const Row<float> sum_x = intermediates.sum_x, sum_x2 = intermediates.sum_x2;
+  const Row<float> mean = intermediates.mean, rstd = intermediates.rstd;
+  const std::int64_t m = x.rows();
+
+  map("x2", stream, x2, on_vectors(x), OfMatrix<T, Square>{x, {}});
+  row_sums<T>("sum_x", stream, x, 1.0f, sum_x);
+  row_sums<T>("sum_x2", stream, x2, 1.0f, sum_x2);
+  launch("stats", stream, stats_kernel, blocks_for("x", (m + 255) / 256), 256, 0, sum_x.data,
+         sum_x2.data, mean.data, rstd.data, m, static_cast<float>(x.cols), eps);
+  map("centered", stream, centered, on_vectors(x),
+      OfMatrixAndRowValue<T, Subtract>{x, mean.data, {}});
+  map("scaled", stream, scaled, on_vectors(centered),
+      OfMatrixAndRowValue<T, Multiply>{centered, rstd.data, {}});
+  map("y", stream, y, on_vectors(scaled) && on_vectors(g) && on_vectors(b),
+      OfMatrixAndColumns<T, MultiplyAdd>{scaled, g.data, b.data, {}});
+}
+
+#define OPBOOK_INSTANTIATE(T)                                                                     \
+  template void layer_norm<T>(Stream, Rows<const T>, Row<const T>, Row<const T>, Rows<T>, float); \
+  template void layer_norm_unfused<T>(Stream, Rows<const T>, Row<const T>, Row<const T>, Rows<T>, \
+                                      const LayerNormIntermediates<T>&, float);
+OPBOOK_INSTANTIATE(float)
+OPBOOK_INSTANTIATE(float16)
+OPBOOK_INSTANTIATE(bfloat16)
+#undef OPBOOK_INSTANTIATE
+
+}  // namespace opbook::ch13::gpu

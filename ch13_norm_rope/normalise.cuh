@@ -1,0 +1,76 @@
+#pragma once
+
+// What the kernels that begin with an RMSNorm share, on a device.
+
+#include "ch13_norm_rope/rms_norm.hpp"
+#include "common/cuda/held_row.cuh"
+#include "common/cuda/reduce.cuh"
+
+namespace opbook::ch13::gpu {
+
+using namespace opbook::gpu;
+
+/// How a row is normalised: y = x * rstd * (offset + w), rounded before the weight too if asked.
+struct Normaliser {
+  float n;
+  float eps;
+  float offset;        ///< 0 or 1
+  bool before_weight;  ///< round x * rstd to T first
+  bool plain;          ///< neither: what nearly every model takes
+
+  Normaliser(std::int64_t columns, const RmsNormOptions& options)
+      : n(static_cast<float>(columns)),
+        eps(options.eps),
+        offset(static_cast<float>(options.weight_offset)),
+        before_weight(options.rounding == Rounding::before_weight),
+        plain(options.weight_offset == 0 && options.rounding == Rounding::once) {}
+
+  /// rstd of a row whose squares sum to `sum`. Once a row: exact division and root cost nothing.
+  __device__ float rstd(float sum) const { return 1.0f / sqrtf(sum / n + eps); }
+
+  template <class T>
+  __device__ float apply(float x, float w, float rstd) const {
+    if (plain) return x * rstd * w;  // not w + 0, which would turn -0 into +0
+    const float scaled = before_weight ? as_float(rounded_to<T>(x * rstd)) : x * rstd;
+    return scaled * (offset == 0.0f ? w : offset + w);
+  }
+
+  template <class T>
+  __device__ Vector<T> apply(const Vector<T>& x, const Vector<T>& w, float rstd) const {
+    constexpr int width = vector_width<T>;
+    float v[width], g[width];
+    unpack(x, v);
+    unpack(w, g);
+    if (plain) {  // one branch a vector, the same for every thread
+#pragma unroll
+      for (int j = 0; j < width; ++j) v[j] = v[j] * rstd * g[j];
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) v[j] = apply<T>(v[j], g[j], rstd);
+    }
+    return pack<T>(v);
+  }
+};
+
+/// The sum of the squares of a row that is held, in every thread.
+template <class T, int threads, int vectors>
+__device__ float held_sum_of_squares(const HeldRow<T, threads, vectors>& row, float* partial) {
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) sum += sum_of_squares(row.part[k]);
+  return block_sum(sum, threads / 32, partial);
+}
+
+/// The same for a row of any length on any boundary, with the same bits: a thread adds the same
+/// elements in the same order.
+template <class T>
+__device__ float any_sum_of_squares(const T* row, std::int64_t size, float* partial) {
+  float sum = 0;
+  const int threads = static_cast<int>(blockDim.x);
+  for (std::int64_t i = threadIdx.x; i * vector_width<T> < size; i += threads) {
+    sum += sum_of_squares(load_elements(row, i, size));
+  }
+  return block_sum(sum, threads / 32, partial);
+}
+
+}  // namespace opbook::ch13::gpu

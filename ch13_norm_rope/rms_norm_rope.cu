@@ -1,0 +1,100 @@
+// Fused: rms_norm's kernel, its last columns turned before they are written. Nothing of the
+// intermediate row reaches memory.
+
+#include "ch13_norm_rope/rms_norm_rope.hpp"
+#include "ch13_norm_rope/turn.cuh"
+#include "ch13_norm_rope/unfused.cuh"
+
+namespace opbook::ch13::gpu {
+namespace {
+
+template <class T, int threads, int vectors>
+__global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_norm_rope_kernel(
+    Rows<const T> x, const T* w, DeviceTables<T> tables, Rows<T> y, Normaliser normaliser,
+    Tail tail) {
+  extern __shared__ uint4 shared[];
+  __shared__ float partial[32];
+  const int count = static_cast<int>(x.cols / vector_width<T>);
+  T* const y_row = row_of(y, blockIdx.x);
+  HeldRow<T, threads, vectors> row;
+  row.load(row_of(x, blockIdx.x), count);
+  const Angles<T> angles(tables, blockIdx.x);
+  prefetch_angles(angles, tail);
+  const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    const int i = row.index(k);
+    if (i < count) row.part[k] = normaliser.apply(row.part[k], load_vector(w, i), rstd);
+  }
+  turn_tail(row, count, tail, angles, reinterpret_cast<Vector<T>*>(shared));
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);
+  }
+}
+
+template <class T>
+__global__ void any_rms_norm_rope_kernel(Rows<const T> x, const T* w, DeviceTables<T> tables,
+                                         Rows<T> y, Normaliser normaliser) {
+  __shared__ float partial[32];
+  const T* const x_row = row_of(x, blockIdx.x);
+  T* const y_row = row_of(y, blockIdx.x);
+  const float rstd = normaliser.rstd(any_sum_of_squares(x_row, x.cols, partial));
+  for_each_turned(x_row, w, x.cols, tables.cos.cols, rstd, normaliser,
+                  Angles<T>(tables, blockIdx.x),
+                  [&](std::int64_t j, T value) { y_row[j] = value; });
+}
+
+}  // namespace
+
+template <class T>
+void rms_norm_rope(Stream stream, Rows<const std::type_identity_t<T>> x,
+                   Row<const std::type_identity_t<T>> w,
+                   const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y,
+                   const RmsNormOptions& options) {
+  check_norm_rope<T>(x, w, tables, options);
+  check_norm_rope_output<T>("y", y, x, w, tables);
+  if (x.rows() == 0 || x.cols == 0) return;
+  const unsigned blocks = blocks_for("x", x.rows());
+  const std::int64_t count = vectors_of<T>(x.cols), shared = exchange_bytes(tables);
+  const Normaliser normaliser(x.cols, options);
+  const DeviceTables<T> device_tables(tables);
+  const bool held =
+      on_vectors(x) && on_vectors(w) && on_vectors(y) && pairs_on_vectors(tables, x.cols) &&
+      shared <= most_exchange_bytes && launch_held(count, [&]<int threads, int vectors>() {
+        launch("rms_norm_rope", stream, rms_norm_rope_kernel<T, threads, vectors>, blocks, threads,
+               shared, x, w.data, device_tables, y, normaliser, Tail::of(tables, x.cols));
+      });
+  if (!held) {
+    launch("rms_norm_rope", stream, any_rms_norm_rope_kernel<T>, blocks, threads_for(count), 0, x,
+           w.data, device_tables, y, normaliser);
+  }
+}
+
+template <class T>
+void rms_norm_rope_unfused(Stream stream, Rows<const std::type_identity_t<T>> x,
+                           Row<const std::type_identity_t<T>> w,
+                           const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y,
+                           Rows<std::type_identity_t<T>> normed, const RmsNormOptions& options) {
+  check_norm_rope<T>(x, w, tables, options);
+  check_norm_rope_output<T>("y", y, x, w, tables);
+  check_norm_rope_output<T>("normed", normed, x, w, tables);
+  require_no_overlap("y", y, "normed", normed);
+  if (x.rows() == 0 || x.cols == 0) return;
+  rms_norm<T>(stream, x, w, normed, options);
+  map("rope", stream, y, on_vectors(normed) && pairs_on_vectors(tables, x.cols),
+      TurnTail<T>{normed, DeviceTables<T>(tables)});
+}
+
+#define OPBOOK_INSTANTIATE(T)                                                               \
+  template void rms_norm_rope<T>(Stream, Rows<const T>, Row<const T>, const RopeTables<T>&, \
+                                 Rows<T>, const RmsNormOptions&);                           \
+  template void rms_norm_rope_unfused<T>(Stream, Rows<const T>, Row<const T>,               \
+                                         const RopeTables<T>&, Rows<T>, Rows<T>,            \
+                                         const RmsNormOptions&);
+OPBOOK_INSTANTIATE(float)
+OPBOOK_INSTANTIATE(float16)
+OPBOOK_INSTANTIATE(bfloat16)
+#undef OPBOOK_INSTANTIATE
+
+}  // namespace opbook::ch13::gpu

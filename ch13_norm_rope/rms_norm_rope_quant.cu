@@ -1,0 +1,248 @@
+// Fused: rms_norm_rope's row stays in registers, rounded as y is, until its largest magnitude is
+// known; then it leaves as codes. The third roof decides here: 3 bytes an element leave 21
+// instructions of a lane for each, all included. Hence comparisons of two bit patterns at once, and
+// quotients in three instructions.
+
+#include <bit>
+
+#include "ch13_norm_rope/rms_norm_rope_quant.hpp"
+#include "ch13_norm_rope/turn.cuh"
+#include "ch13_norm_rope/unfused.cuh"
+#include "common/cuda/quantise.cuh"
+
+namespace opbook::ch13::gpu {
+namespace {
+
+/// What comes out, as a kernel takes it.
+template <class T>
+struct DeviceQuantised {
+  Rows<float8_e4m3fn> q;
+  Rows<float> scale;
+  Rows<T> y;
+  std::int64_t group_size;  ///< columns that share a scale; all of them: one scale a row
+};
+
+/// Scale and codes of a row with one scale.
+template <class T, int threads, int vectors>
+__device__ void quantise_row(const HeldRow<T, threads, vectors>& row, int count,
+                             const DeviceQuantised<T>& out) {
+  __shared__ std::uint32_t partial[32];
+  std::uint32_t bits = 0;
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {  // beyond the row there are zeros
+    bits = max_abs_bits(row.part[k], bits);
+  }
+  const float scale = scale_of(block_max(widest<T>(bits), threads / 32, partial));
+  if (threadIdx.x == 0) *row_of(out.scale, blockIdx.x) = scale;
+  const Quotient<T> quotient(scale);
+  float8_e4m3fn* const q_row = row_of(out.q, blockIdx.x);
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    if (row.index(k) < count) store_codes(q_row, row.index(k), row.part[k], quotient);
+  }
+}
+
+/// The same with a scale for each `lanes` neighbouring vectors, which neighbouring lanes hold: a
+/// power of two up to 32. No barrier is needed.
+template <class T, int threads, int vectors>
+__device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int count, int lanes,
+                                const DeviceQuantised<T>& out) {
+  float8_e4m3fn* const q_row = row_of(out.q, blockIdx.x);
+  float* const scales = row_of(out.scale, blockIdx.x);
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    const int i = row.index(k);
+    const float scale = scale_of(lanes_max(widest<T>(max_abs_bits(row.part[k], 0)), lanes));
+    if (i >= count) continue;
+    if (i % lanes == 0) scales[i / lanes] = scale;
+    store_codes(q_row, i, row.part[k], Quotient<T>(scale));
+  }
+}
+
+template <class T, int threads, int vectors>
+__global__ __launch_bounds__(
+    threads,
+    blocks_per_sm(threads, vectors)) void rms_norm_rope_quant_kernel(Rows<const T> x, const T* w,
+                                                                     DeviceTables<T> tables,
+                                                                     DeviceQuantised<T> out,
+                                                                     Normaliser normaliser,
+                                                                     Tail tail) {
+  extern __shared__ uint4 shared[];
+  __shared__ float partial[32];
+  const int count = static_cast<int>(x.cols / vector_width<T>);
+  HeldRow<T, threads, vectors> row;
+  row.load(row_of(x, blockIdx.x), count);
+  const Angles<T> angles(tables, blockIdx.x);
+  prefetch_angles(angles, tail);
+  const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    const int i = row.index(k);
+    if (i < count) row.part[k] = normaliser.apply(row.part[k], load_vector(w, i), rstd);
+  }
+  turn_tail(row, count, tail, angles, reinterpret_cast<Vector<T>*>(shared));
+  if (out.y.data != nullptr) {
+    T* const y_row = row_of(out.y, blockIdx.x);
+#pragma unroll
+    for (int k = 0; k < vectors; ++k) {
+      if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);
+    }
+  }
+  if (out.group_size == x.cols) {
+    quantise_row(row, count, out);
+  } else {
+    quantise_groups(row, count, static_cast<int>(out.group_size / vector_width<T>), out);
+  }
+}
+
+/// Puts the pattern of |value| into the scale of its group, if it is larger. Integers, so that the
+/// order in which threads come does not matter.
+template <class T>
+__device__ void raise_scale(float* scales, std::int64_t group, T value) {
+  atomicMax(reinterpret_cast<std::uint32_t*>(scales) + group,
+            __float_as_uint(as_float(value)) & 0x7FFFFFFFu);
+}
+
+/// The largest magnitudes, kept in place of the scales, become the scales.
+__device__ inline void finish_scales(float* scales, std::int64_t groups) {
+  __syncthreads();
+  for (std::int64_t g = threadIdx.x; g < groups; g += blockDim.x) {
+    scales[g] = scale_of(__float_as_uint(scales[g]));
+  }
+  __syncthreads();
+}
+__device__ inline void clear_scales(float* scales, std::int64_t groups) {
+  for (std::int64_t g = threadIdx.x; g < groups; g += blockDim.x) scales[g] = 0.0f;
+  __syncthreads();
+}
+
+template <class T>
+__device__ float8_e4m3fn code_of(T value, float scale) {
+  return {static_cast<std::uint8_t>(pack_e4m3(Quotient<T>(scale)(as_float(value)), 0.0f))};
+}
+
+/// A row of any length, on any boundary, in groups of any size: its values are formed once for the
+/// scales and once more for the codes.
+template <class T>
+__global__ void any_rms_norm_rope_quant_kernel(Rows<const T> x, const T* w, DeviceTables<T> tables,
+                                               DeviceQuantised<T> out, Normaliser normaliser) {
+  __shared__ float partial[32];
+  const T* const x_row = row_of(x, blockIdx.x);
+  float* const scales = row_of(out.scale, blockIdx.x);
+  float8_e4m3fn* const q_row = row_of(out.q, blockIdx.x);
+  const Angles<T> angles(tables, blockIdx.x);
+  const float rstd = normaliser.rstd(any_sum_of_squares(x_row, x.cols, partial));
+  const auto for_each = [&](auto f) {
+    for_each_turned(x_row, w, x.cols, tables.cos.cols, rstd, normaliser, angles, f);
+  };
+  clear_scales(scales, out.scale.cols);
+  for_each([&](std::int64_t j, T value) { raise_scale(scales, j / out.group_size, value); });
+  finish_scales(scales, out.scale.cols);
+  T* const y_row = out.y.data != nullptr ? row_of(out.y, blockIdx.x) : nullptr;
+  for_each([&](std::int64_t j, T value) {
+    if (y_row != nullptr) y_row[j] = value;
+    q_row[j] = code_of(value, scales[j / out.group_size]);
+  });
+}
+
+/// The unfused plan's last kernel: a row of y, twice through memory.
+template <class T>
+__global__ void quant_kernel(Rows<const T> y, DeviceQuantised<T> out) {
+  const T* const y_row = row_of(y, blockIdx.x);
+  float* const scales = row_of(out.scale, blockIdx.x);
+  float8_e4m3fn* const q_row = row_of(out.q, blockIdx.x);
+  clear_scales(scales, out.scale.cols);
+  // A warp takes a group at a time: one attempt to raise its scale for 32 of its columns.
+  const std::int64_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  const std::int64_t chunk = out.scale.cols > 1 ? out.group_size : 1024;
+  for (std::int64_t first = warp * chunk; first < y.cols; first += warps * chunk) {
+    std::uint32_t bits = 0;
+    for (std::int64_t j = first + lane; j < min(first + chunk, y.cols); j += 32) {
+      bits = max(bits, __float_as_uint(as_float(y_row[j])) & 0x7FFFFFFFu);
+    }
+    bits = warp_max(bits);
+    if (lane == 0) {
+      atomicMax(reinterpret_cast<std::uint32_t*>(scales) + first / out.group_size, bits);
+    }
+  }
+  finish_scales(scales, out.scale.cols);
+  for (std::int64_t j = threadIdx.x; j < y.cols; j += blockDim.x) {
+    q_row[j] = code_of(y_row[j], scales[j / out.group_size]);
+  }
+}
+
+template <class T>
+DeviceQuantised<T> on_device(const Quantised<T>& result, std::int64_t cols,
+                             std::int64_t group_size) {
+  return {result.q, result.scale, result.y, group_size > 0 ? group_size : cols};
+}
+
+/// Whether codes can be stored a vector at a time, and groups are whole lanes of a warp.
+template <class T>
+bool fits_lanes(const DeviceQuantised<T>& out, std::int64_t cols) {
+  constexpr int width = vector_width<T>;
+  const Rows<float8_e4m3fn>& q = out.q;
+  const bool codes = reinterpret_cast<std::uintptr_t>(q.data) % width == 0 &&
+                     (q.outer <= 1 || q.outer_stride % width == 0) &&
+                     (q.inner <= 1 || q.inner_stride % width == 0);
+  const std::int64_t lanes = out.group_size / width;
+  const bool groups =
+      out.group_size == cols || (out.group_size % width == 0 && lanes <= 32 &&
+                                 std::has_single_bit(static_cast<std::uint64_t>(lanes)));
+  return codes && groups && (out.y.data == nullptr || on_vectors(out.y));
+}
+
+}  // namespace
+
+template <class T>
+void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
+                         Row<const std::type_identity_t<T>> w,
+                         const RopeTables<std::type_identity_t<T>>& tables,
+                         const Quantised<T>& result, const RmsNormRopeQuantOptions& options) {
+  check_norm_rope_quant<T>(x, w, tables, result, options);
+  if (x.rows() == 0 || x.cols == 0) return;
+  const unsigned blocks = blocks_for("x", x.rows());
+  const std::int64_t count = vectors_of<T>(x.cols), shared = exchange_bytes(tables);
+  const Normaliser normaliser(x.cols, options.norm);
+  const DeviceTables<T> device_tables(tables);
+  const DeviceQuantised<T> out = on_device(result, x.cols, options.group_size);
+  const bool held =
+      on_vectors(x) && on_vectors(w) && pairs_on_vectors(tables, x.cols) &&
+      fits_lanes(out, x.cols) && shared <= most_exchange_bytes &&
+      launch_held<8>(count, [&]<int threads, int vectors>() {
+        launch("rms_norm_rope_quant", stream, rms_norm_rope_quant_kernel<T, threads, vectors>,
+               blocks, threads, shared, x, w.data, device_tables, out, normaliser,
+               Tail::of(tables, x.cols));
+      });
+  if (!held) {
+    launch("rms_norm_rope_quant", stream, any_rms_norm_rope_quant_kernel<T>, blocks,
+           threads_for(count, 8), 0, x, w.data, device_tables, out, normaliser);
+  }
+}
+
+template <class T>
+void rms_norm_rope_quant_unfused(Stream stream, Rows<const std::type_identity_t<T>> x,
+                                 Row<const std::type_identity_t<T>> w,
+                                 const RopeTables<std::type_identity_t<T>>& tables,
+                                 const Quantised<T>& result, Rows<std::type_identity_t<T>> normed,
+                                 const RmsNormRopeQuantOptions& options) {
+  check_norm_rope_quant<T>(x, w, tables, result, options);
+  require_shape("y", result.y, x.rows(), x.cols);
+  if (x.rows() == 0 || x.cols == 0) return;
+  rms_norm_rope_unfused<T>(stream, x, w, tables, result.y, normed, options.norm);
+  launch("quant", stream, quant_kernel<T>, blocks_for("x", x.rows()), 256, 0, result.y,
+         on_device(result, x.cols, options.group_size));
+}
+
+#define OPBOOK_INSTANTIATE(T)                                                                      \
+  template void rms_norm_rope_quant<T>(Stream, Rows<const T>, Row<const T>, const RopeTables<T>&,  \
+                                       const Quantised<T>&, const RmsNormRopeQuantOptions&);       \
+  template void rms_norm_rope_quant_unfused<T>(Stream, Rows<const T>, Row<const T>,                \
+                                               const RopeTables<T>&, const Quantised<T>&, Rows<T>, \
+                                               const RmsNormRopeQuantOptions&);
+OPBOOK_INSTANTIATE(float)
+OPBOOK_INSTANTIATE(float16)
+OPBOOK_INSTANTIATE(bfloat16)
+#undef OPBOOK_INSTANTIATE
+
+}  // namespace opbook::ch13::gpu

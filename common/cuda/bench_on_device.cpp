@@ -1,0 +1,150 @@
+#include "common/cuda/bench_on_device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "common/bench_problem.hpp"
+#include "common/cuda/device.hpp"
+#include "common/error.hpp"
+#include "common/machine.hpp"
+
+namespace opbook::gpu {
+namespace {
+
+/// Repeats the first `filled` bytes until there are `bytes`.
+void repeat(std::byte* to, std::int64_t filled, std::int64_t bytes) {
+  while (filled < bytes) {
+    const std::int64_t more = std::min(filled, bytes - filled);
+    copy_on_device(nullptr, to + filled, to, more);
+    filled += more;
+  }
+}
+
+/// Writes more than the L2 holds. While the device is at it, the host has time to queue what comes
+/// next, so that no gap between launches is timed.
+class L2Flush {
+ public:
+  explicit L2Flush(std::int64_t l2_bytes)
+      : memory_(std::max<std::int64_t>(4 * l2_bytes, 256'000'000)) {}
+  void operator()() { fill_on_device(nullptr, memory_.data(), 0, memory_.bytes()); }
+
+ private:
+  DeviceMemory memory_;
+};
+
+/// A device copy that moves `bytes`, half of them read, half written.
+class DeviceCopy {
+ public:
+  explicit DeviceCopy(std::int64_t bytes) : from_(bytes / 2), to_(bytes / 2) {}
+  /// Copies bits like the operator's, not zeros, which cost less power.
+  void fill(const std::byte* bits, std::int64_t bytes) {
+    const std::int64_t some = std::min(bytes, from_.bytes());
+    copy_on_device(nullptr, from_.data(), bits, some);
+    repeat(from_.data(), some, from_.bytes());
+  }
+  void operator()() { copy_on_device(nullptr, to_.data(), from_.data(), from_.bytes()); }
+
+ private:
+  DeviceMemory from_, to_;
+};
+
+/// Makes cold samples of `work`: microseconds on the device's clock.
+std::function<double()> cold_sample(L2Flush& flush, Event& before, Event& after,
+                                    std::function<void()> work) {
+  return [&flush, &before, &after, work = std::move(work)] {
+    flush();
+    before.record(nullptr);
+    work();
+    after.record(nullptr);
+    return after.microseconds_since(before);
+  };
+}
+
+/// The peak of the data sheet that goes by a part of the machine's name, as h200 of nvidia-h200.
+std::optional<double> data_sheet_peak(const std::string& machine_name) {
+  const std::string slug = "-" + machine_slug(machine_name) + "-";
+  for (const auto& [name, path] : known_machines()) {
+    if (slug.find("-" + name + "-") == std::string::npos) continue;
+    const Machine machine = load_machine(name);
+    if (machine.kind == MachineKind::data_sheet) return machine.bandwidth_for("peak");
+  }
+  return std::nullopt;
+}
+
+/// Why a rate beyond the copy's may still be right.
+std::optional<std::string> note_on_rate(const ResultRow& row) {
+  if (!(row.share_of_roof > 1.05)) return std::nullopt;
+  return fmt::format("{:.0f} % of the copy: {}", 100 * row.share_of_roof,
+                     row.plan == "unfused"
+                         ? "the L2 may have kept what one kernel stored until the next one read it"
+                         : "it may read more than it writes, as a copy does not");
+}
+
+}  // namespace
+
+void fill_repeating(const Problem& problem, DeviceTensors& tensors) {
+  const Problem few = problem.with_rows(64);
+  Tensors filled(few.tensors);
+  fill_inputs(few, filled, 1);
+  for (const TensorSpec& spec : problem.tensors) {
+    if (spec.role != Role::input) continue;
+    const Array& array = filled.at(spec.name);
+    const std::int64_t bytes = tensors.bytes(spec.name);
+    const std::int64_t some = std::min(array.bytes(), bytes);
+    copy_to_device(tensors.raw(spec.name), array.raw(), some);
+    repeat(tensors.raw(spec.name), some, bytes);
+  }
+  synchronise();
+}
+
+std::vector<ResultRow> bench_on_device(const Problem& problem, const MachineInfo& device,
+                                       const TimingOptions& options) {
+  if (!problem.run_on_gpu) {
+    throw DeviceUnavailable(fmt::format(
+        "--device: got \"cuda\", for which {} has no kernels; allowed: cpu", problem.op));
+  }
+  std::vector<TensorSpec> specs;
+  for (const TensorSpec& spec : problem.tensors) {
+    if (spec.role != Role::witness) specs.push_back(spec);
+  }
+  DeviceTensors tensors(specs);
+  fill_repeating(problem, tensors);
+  const std::string& input = specs.front().name;
+
+  L2Flush flush(device.llc_bytes);
+  Event before, after;
+  std::vector<ResultRow> rows;
+  for (const PlanKind plan : both_plans) {
+    // A copy of more than memory leaves room for moves fewer bytes; its time is scaled.
+    const std::int64_t bytes = problem.plan(plan).moved_bytes();
+    const std::int64_t copied = std::min(bytes, device.memory_bytes / 4);
+    DeviceCopy copy(copied);
+    copy.fill(tensors.raw(input), tensors.bytes(input));
+    const std::function<double()> contenders[] = {
+        cold_sample(flush, before, after, [&] { problem.run_on_gpu(nullptr, plan, tensors); }),
+        cold_sample(flush, before, after, [&] { copy(); }),
+    };
+    std::vector<std::vector<double>> samples = sample_in_turn(contenders, options);
+    for (double& sample : samples[1]) {
+      sample *= static_cast<double>(bytes) / static_cast<double>(copied);
+    }
+    ResultRow& row = rows.emplace_back(timed_row(problem, plan, "cuda", samples[0], samples[1]));
+    row.note = note_on_rate(row);
+  }
+  // A fraction of a second of replay: the device waits meanwhile.
+  add_replays(problem, device.llc_bytes, 8'000'000, rows);
+  return rows;
+}
+
+std::string impossible_rate(const ResultRow& row, const MachineInfo& device) {
+  const std::optional<double> peak = data_sheet_peak(device.name);
+  if (row.plan == "unfused" || !peak || row.gb_per_s <= *peak) return "";
+  return fmt::format("{} {}: {:.0f} GB/s, but the data sheet allows {:.0f}", row.op, row.dtype,
+                     row.gb_per_s, *peak);
+}
+
+}  // namespace opbook::gpu

@@ -1,0 +1,90 @@
+#pragma once
+
+// RoPE on a device: which angles turn a row, and the turning of two vectors by them.
+
+#include <cuda_runtime.h>
+
+#include <type_traits>
+
+#include "common/cuda/vector.cuh"
+#include "common/rotation.hpp"
+
+namespace opbook::gpu {
+
+/// Tables and positions as a kernel takes them.
+template <class T>
+struct DeviceTables {
+  Rows<const T> cos, sin;
+  const std::int32_t* positions32 = nullptr;
+  const std::int64_t* positions64 = nullptr;
+
+  explicit DeviceTables(const RopeTables<T>& tables) : cos(tables.cos), sin(tables.sin) {
+    tables.positions.visit([&](auto rows) {
+      if constexpr (std::is_same_v<decltype(rows), Row<const std::int32_t>>) {
+        positions32 = rows.data;
+      } else {
+        positions64 = rows.data;
+      }
+    });
+  }
+
+  __device__ std::int64_t table_row(std::int64_t token) const {
+    if (positions32 != nullptr) return positions32[token];
+    if (positions64 != nullptr) return positions64[token];
+    return token;
+  }
+};
+
+/// The angles of one token: never read where the tables end; NaN there.
+template <class T>
+struct Angles {
+  const T *cos, *sin;
+  bool there;
+
+  __device__ Angles(const DeviceTables<T>& tables, std::int64_t token) {
+    const std::int64_t row = tables.table_row(token);
+    there = row >= 0 && row < tables.cos.outer * tables.cos.inner;
+    cos = there ? row_of(tables.cos, row) : nullptr;
+    sin = there ? row_of(tables.sin, row) : nullptr;
+  }
+
+  /// Those of `width` neighbouring columns.
+  template <int width>
+  __device__ void load(std::int64_t column, float (&c)[width], float (&s)[width]) const {
+    if (there) {
+      load_floats(cos + column, c);
+      load_floats(sin + column, s);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) c[j] = s[j] = __uint_as_float(0x7FFFFFFFu);
+    }
+  }
+
+  /// Brings them nearer, so that the load that needs them need not wait for memory.
+  __device__ void prefetch(std::int64_t column) const {
+    if (!there) return;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(cos + column));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(sin + column));
+  }
+};
+
+/// lo' = lo c - hi s and hi' = hi c + lo s, in place.
+template <int width>
+__device__ void turn(float (&low)[width], float (&high)[width], const float (&c)[width],
+                     const float (&s)[width]) {
+#pragma unroll
+  for (int j = 0; j < width; ++j) {
+    const float turned = fmaf(low[j], c[j], -(high[j] * s[j]));
+    high[j] = fmaf(high[j], c[j], low[j] * s[j]);
+    low[j] = turned;
+  }
+}
+
+/// Whether vectors of the last rd of `cols` columns pair with vectors.
+template <class T>
+bool pairs_on_vectors(const RopeTables<T>& tables, std::int64_t cols) {
+  return (cols - tables.rope_dim()) % vector_width<T> == 0 && on_vectors(tables.cos) &&
+         on_vectors(tables.sin);
+}
+
+}  // namespace opbook::gpu

@@ -1,0 +1,82 @@
+"""The cells that peers are timed in: those of `ch13 bench --device cuda`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+
+ROPE_DIM = 128
+HEADS = 32
+GRID = (
+    (4096, 4096),
+    (16384, 4096),
+    (16384, 8192),
+    (4096, 16384),
+    (65536, 1024),
+    (8192, 32768),
+    (1, 4096),
+    (256, 4096),
+)
+EVERY_DTYPE = (16384, 8192)  # the shape that float16 and float32 have as well
+DTYPES = ("bfloat16", "float16", "float32")
+OPS = (
+    "scale_add",
+    "rms_norm",
+    "layer_norm",
+    "rope",
+    "rms_norm_rope",
+    "rms_norm_rope_quant",
+    "add_rms_norm",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An operator on `m` rows of `n`; rope has m tokens of HEADS heads, scale_add m*n elements."""
+
+    op: str
+    dtype: str
+    m: int
+    n: int
+
+    def shape(self) -> list:
+        if self.op == "scale_add":
+            return [self.m * self.n]
+        if self.op == "rope":
+            return [self.m, HEADS, ROPE_DIM]
+        return [self.m, self.n]
+
+    def sizes(self) -> list:
+        """The sizes as the program's flags."""
+        if self.op == "scale_add":
+            return ["--n", str(self.m * self.n)]
+        if self.op == "rope":
+            return f"--tokens {self.m} --heads {HEADS} --rope-dim {ROPE_DIM}".split()
+        sizes = ["--m", str(self.m), "--n", str(self.n)]
+        return sizes + ["--rope-dim", str(ROPE_DIM)] if "rope" in self.op else sizes
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.dtype} {' x '.join(map(str, self.shape()))}"
+
+
+def cells_of(op: str, dtype: str, grid) -> list:
+    """One operator's cells among `grid`."""
+    shapes = [shape for shape in grid if dtype == "bfloat16" or shape == EVERY_DTYPE]
+    if op != "rope":
+        return [Cell(op, dtype, *shape) for shape in shapes]
+    width = HEADS * ROPE_DIM
+    tokens = [m * n // width for m, n in shapes if m > 1]
+    if dtype == "bfloat16" and (4096, 4096) in shapes:
+        tokens.append(8192)
+    return [Cell(op, dtype, count, width) for count in dict.fromkeys(tokens)]
+
+
+def fused_ledger(program, cell: Cell) -> tuple:
+    """Bytes and FLOPs of the fused plan by the exact ledger, as the chapter's program has them."""
+    flags = ["--op", cell.op, *cell.sizes(), "--dtype", cell.dtype, "--convention", "exact"]
+    done = subprocess.run(
+        [program, "ledger", *flags, "--json"], check=True, stdout=subprocess.PIPE, encoding="utf-8"
+    )
+    fused = json.loads(done.stdout)["fused"]
+    return fused["moved_bytes"], fused["flops"]
