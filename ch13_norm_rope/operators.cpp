@@ -132,7 +132,7 @@ Problem layer_norm_problem(const Arguments& a) {
       if (plan == PlanKind::fused) {
         layer_norm(backend, x, g, b, y, a.eps);
       } else {
-        cpu::layer_norm_unfused(backend, x, g, b, y,
+        layer_norm_unfused(backend, x, g, b, y,
                                 {t.template rows<T>("x2"), t.template row<float>("sum_x"),
                                  t.template row<float>("sum_x2"), t.template row<float>("mean"),
                                  t.template row<float>("rstd"), t.template rows<T>("centered"),

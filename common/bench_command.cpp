@@ -7,10 +7,12 @@
 #include "common/bench_problem.hpp"
 #include "common/chapter.hpp"
 #include "common/compare.hpp"
+#include "common/counters.hpp"
 #include "common/cuda/bench_on_device.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/error.hpp"
 #include "common/files.hpp"
+#include "common/once_command.hpp"
 #include "common/results.hpp"
 #include "common/show.hpp"
 #include "common/verify_problem.hpp"
@@ -84,6 +86,30 @@ std::string cold_how(Device device, std::int64_t working_set) {
                      working_set / 1000000);
 }
 
+/// What the GPU's counters say of both plans. Once they cannot be read, the reason stands for all
+/// that follow: it does not change from row to row.
+class PlanCounters {
+ public:
+  PlanCounters(const Chapter& chapter, const GivenFlags& given) : chapter_(chapter), given_(given) {
+    if (!given.contains("--counters")) refusal_ = "not read; bench --counters does";
+  }
+
+  void add_to(ResultRow& row, std::size_t cell) {
+    const PlanKind plan = row.plan == "fused" ? PlanKind::fused : PlanKind::unfused;
+    if (refusal_.empty()) {
+      const Counters counted = count_plan(once_command(chapter_, given_, cell, plan));
+      row.dram_bytes = counted.dram();
+      if (!row.dram_bytes) refusal_ = counted.note;
+    }
+    if (!row.dram_bytes) row.counters_note = refusal_;
+  }
+
+ private:
+  const Chapter& chapter_;
+  const GivenFlags& given_;
+  std::string refusal_;
+};
+
 Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
   const Device device = chosen_device(given);
   refuse_partial_record(given);
@@ -97,6 +123,7 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
     options = {.warmup = 1, .min_samples = 7, .max_samples = 31, .max_seconds = 0.5};
   }
 
+  PlanCounters counters(chapter, given);
   Outcome outcome;
   for (std::size_t p = 0; p < problems.size(); ++p) {
     const Problem& problem = problems[p];
@@ -105,6 +132,7 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
     const double worst_ulp = verified_ulp(problem, device);
     for (ResultRow& row : timed_rows(problem, device, results.machine, llc, options)) {
       if (row.plan == "fused") row.worst_ulp = worst_ulp;
+      if (device == Device::cuda) counters.add_to(row, p);
       const std::string impossible = gpu::impossible_rate(row, results.machine);
       if (impossible.empty()) {
         results.rows.push_back(std::move(row));
@@ -140,6 +168,7 @@ Subcommand bench_subcommand(const Chapter& chapter) {
   flags.insert(flags.end(), chapter.argument_flags.begin(), chapter.argument_flags.end());
   flags.push_back({"--quick", "", "fewer samples, wider bounds"});
   flags.push_back(device_flag());
+  flags.push_back({"--counters", "", "on a GPU: DRAM bytes by its own counters, through ncu"});
   flags.push_back({"--out", "FILE", "where to write the results"});
   flags.push_back({"--record", "", "write them to results/<machine>/, to be committed"});
   flags.push_back({"--json", "", "print the results file"});

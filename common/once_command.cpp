@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "common/cuda/bench_on_device.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/cuda/profiler.hpp"
 #include "common/error.hpp"
@@ -42,11 +43,8 @@ Outcome run_once(const Chapter& chapter, const GivenFlags& given) {
   }
   const Problem problem = chosen_problem(chapter, given);
   if (!problem.run_on_gpu) throw DeviceUnavailable(problem.op + ": has no kernels for a GPU");
-  Tensors tensors(problem.tensors);
-  fill_inputs(problem, tensors, 1);
   gpu::DeviceTensors device(problem.tensors);
-  device.upload(tensors);
-  gpu::synchronise();
+  gpu::fill_repeating(problem, device);
   gpu::profiler_start();
   problem.run_on_gpu(nullptr, plan, device);
   gpu::synchronise();

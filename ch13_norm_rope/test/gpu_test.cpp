@@ -144,15 +144,15 @@ TEST_CASE("groups of every size have their own scales on the GPU", "[gpu][saniti
   require_gpu();
   const Operator& entry = *find_operator("rms_norm_rope_quant");
   for (const Dtype dtype : input_dtypes) {
-    for (const auto [n, group] : {std::pair{1664, 128},
-                                  {4096, 128},
-                                  {4096, 64},
-                                  {768, 24},
-                                  {256, 8},
-                                  {256, 256},
-                                  {4096, 512},
-                                  {65536, 128},
-                                  {96, 1}}) {
+    for (const auto& [n, group] : {std::pair{1664, 128},
+                                   {4096, 128},
+                                   {4096, 64},
+                                   {768, 24},
+                                   {256, 8},
+                                   {256, 256},
+                                   {4096, 512},
+                                   {65536, 128},
+                                   {96, 1}}) {
       for (const bool with_y : {false, true}) {
         require_verified(problem_on(entry, dtype, 3, n, 64, [&](Arguments& a) {
           a.group_size = group;

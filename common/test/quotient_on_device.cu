@@ -29,7 +29,8 @@ __global__ void count_wrong(unsigned long long* wrong) {
   const Quotient<T> quotient(scale);
   for (std::uint32_t bits = threadIdx.x; bits < 65536; bits += blockDim.x) {
     const float y = as_float(T{static_cast<std::uint16_t>(bits)});
-    if (fabsf(y) > 448.5f * scale) continue;  // no y of a row lies that far above its scale
+    // No y of a row lies that far above its scale, nor is one Inf under a finite scale.
+    if (fabsf(y) > 448.5f * scale || (isinf(y) && !isinf(scale))) continue;
     const float expected = __fdiv_rn(y, scale), found = quotient(y);
     // Far below the smallest code, 2^-9, where remainders are subnormal, the code decides alone.
     const bool bits_matter = !(fabsf(expected) < 0x1p-40f);
