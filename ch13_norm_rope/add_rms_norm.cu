@@ -30,14 +30,11 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void add_
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     row.part[k] = sum_of(row.part[k], residual.part[k]);
-    if (row.index(k) < count) store_vector(s_row, row.index(k), row.part[k]);
   }
+  row.store(s_row, count);
   const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    if (i < count) store_vector(y_row, i, normaliser.apply(row.part[k], load_vector(w, i), rstd));
-  }
+  normalise_held(row, w, count, rstd, normaliser);
+  row.store(y_row, count);
 }
 
 /// A row of any length on any boundary: s is read back from the caches.

@@ -1,7 +1,7 @@
-// Fused: a row is read once into registers. Mean and variance come from one reduction: every thread
-// takes those of its own elements, with two passes over registers, and pairs of them are merged
-// (Chan, Golub, LeVeque 1979). Nothing cancels, as with the sums of x and x^2, and there is one
-// barrier instead of the two that a mean first, a variance second would need.
+// Fused: a row is read once into registers. The mean comes first and the variance from what is
+// left, so that nothing cancels as with the sums of x and x^2. That takes two barriers a row;
+// merging the moments of parts pairwise (Chan, Golub, LeVeque 1979) takes one, and was slower: 86 %
+// of a copy, for its divisions follow one another.
 
 #include "ch13_norm_rope/layer_norm.hpp"
 #include "ch13_norm_rope/unfused.cuh"
@@ -9,49 +9,32 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-/// Count, mean and sum of squared differences from it, of a part of a row.
-struct Moments {
-  float count = 0, mean = 0, squares = 0;
-
-  /// Of both parts. Equal means stay what they are, to the bit.
-  __device__ static Moments merge(const Moments& a, const Moments& b) {
-    const float count = a.count + b.count;
-    const float share = count > 0 ? b.count / count : 0.0f;
-    const float delta = b.mean - a.mean;
-    return {count, fmaf(delta, share, a.mean),
-            a.squares + b.squares + delta * delta * a.count * share};
-  }
-};
-
-/// Of a warp's 32 parts, in lane 0.
-__device__ Moments warp_moments(Moments part) {
+template <class T>
+__device__ float sum_of(const Vector<T>& vector) {
+  float v[vector_width<T>];
+  unpack(vector, v);
+  float even = v[0], odd = v[1];
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const Moments other{__shfl_down_sync(0xFFFFFFFFu, part.count, offset),
-                        __shfl_down_sync(0xFFFFFFFFu, part.mean, offset),
-                        __shfl_down_sync(0xFFFFFFFFu, part.squares, offset)};
-    part = Moments::merge(part, other);
+  for (int j = 2; j < vector_width<T>; j += 2) {
+    even += v[j];
+    odd += v[j + 1];
   }
-  return part;
+  return even + odd;
 }
 
-/// Of a whole row, in every thread: (mean, rstd).
-__device__ float2 row_statistics(Moments part, int warps, float eps) {
-  __shared__ Moments of_warp[32];
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  part = warp_moments(part);
-  if (lane == 0) of_warp[threadIdx.x / 32] = part;
-  __syncthreads();
-  part = of_warp[0];
-  if (warps > 4) {
-    part = warp_moments(lane < warps ? of_warp[lane] : Moments{});
-    part.count = __shfl_sync(0xFFFFFFFFu, part.count, 0);
-    part.mean = __shfl_sync(0xFFFFFFFFu, part.mean, 0);
-    part.squares = __shfl_sync(0xFFFFFFFFu, part.squares, 0);
-  } else {
-    for (int w = 1; w < warps; ++w) part = Moments::merge(part, of_warp[w]);
+/// The sum of (v - mean)^2 over the first `valid` elements.
+template <class T>
+__device__ float sum_of_squares_from(const Vector<T>& vector, float mean, int valid) {
+  float v[vector_width<T>];
+  unpack(vector, v);
+  float even = 0, odd = 0;
+#pragma unroll
+  for (int j = 0; j < vector_width<T>; j += 2) {
+    const float d = v[j] - mean, e = v[j + 1] - mean;
+    if (j < valid) even = fmaf(d, d, even);
+    if (j + 1 < valid) odd = fmaf(e, e, odd);
   }
-  return {part.mean, 1.0f / sqrtf(part.squares / part.count + eps)};
+  return even + odd;
 }
 
 template <class T>
@@ -73,32 +56,24 @@ template <class T, int threads, int vectors>
 __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void layer_norm_kernel(
     Rows<const T> x, const T* g, const T* b, Rows<T> y, float eps) {
   constexpr int width = vector_width<T>;
+  __shared__ float sums[32], square_sums[32];
   const int count = static_cast<int>(x.cols / width);
   T* const y_row = row_of(y, blockIdx.x);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
 
-  Moments part;
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) sum += sum_of(row.part[k]);  // beyond the row there are zeros
+  const float n = static_cast<float>(x.cols);
+  const float mean = block_sum(sum, threads / 32, sums) / n;
+  float squares = 0;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
-    float v[width];
-    unpack(row.part[k], v);
-#pragma unroll
-    for (int j = 0; j < width; ++j) part.mean += v[j];
-    if (row.index(k) < count) part.count += width;
+    if (row.index(k) < count) squares += sum_of_squares_from(row.part[k], mean, width);
   }
-  part.mean = part.count > 0 ? part.mean / part.count : 0.0f;
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    if (row.index(k) >= count) continue;
-    float v[width];
-    unpack(row.part[k], v);
-#pragma unroll
-    for (int j = 0; j < width; ++j) {
-      part.squares = fmaf(v[j] - part.mean, v[j] - part.mean, part.squares);
-    }
-  }
-  const float2 mean_rstd = row_statistics(part, threads / 32, eps);
+  const float variance = block_sum(squares, threads / 32, square_sums) / n;
+  const float2 mean_rstd{mean, 1.0f / sqrtf(variance + eps)};
 
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
@@ -115,21 +90,21 @@ template <class T>
 __global__ void any_layer_norm_kernel(Rows<const T> x, const T* g, const T* b, Rows<T> y,
                                       float eps) {
   constexpr int width = vector_width<T>;
+  __shared__ float sums[32], square_sums[32];
   const T* const x_row = row_of(x, blockIdx.x);
   T* const y_row = row_of(y, blockIdx.x);
-  const auto for_each = [&](auto f) {
-    for (std::int64_t i = threadIdx.x; i * width < x.cols; i += blockDim.x) {
-      for (int j = 0; j < width && i * width + j < x.cols; ++j) f(as_float(x_row[i * width + j]));
-    }
-  };
-  Moments part;
-  for_each([&](float v) {
-    part.mean += v;
-    part.count += 1;
-  });
-  part.mean = part.count > 0 ? part.mean / part.count : 0.0f;
-  for_each([&](float v) { part.squares = fmaf(v - part.mean, v - part.mean, part.squares); });
-  const float2 mean_rstd = row_statistics(part, static_cast<int>(blockDim.x) / 32, eps);
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const float n = static_cast<float>(x.cols);
+  float sum = 0, squares = 0;
+  for (std::int64_t i = threadIdx.x; i * width < x.cols; i += blockDim.x) {
+    sum += sum_of(load_elements(x_row, i, x.cols));
+  }
+  const float mean = block_sum(sum, warps, sums) / n;
+  for (std::int64_t i = threadIdx.x; i * width < x.cols; i += blockDim.x) {
+    const auto valid = static_cast<int>(min(static_cast<std::int64_t>(width), x.cols - i * width));
+    squares += sum_of_squares_from(load_elements(x_row, i, x.cols), mean, valid);
+  }
+  const float2 mean_rstd{mean, 1.0f / sqrtf(block_sum(squares, warps, square_sums) / n + eps)};
   for (std::int64_t j = threadIdx.x; j < x.cols; j += blockDim.x) {
     const float scaled = (as_float(x_row[j]) - mean_rstd.x) * mean_rstd.y;
     y_row[j] = rounded_to<T>(fmaf(scaled, as_float(g[j]), as_float(b[j])));

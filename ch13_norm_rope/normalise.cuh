@@ -34,23 +34,56 @@ struct Normaliser {
     const float scaled = before_weight ? as_float(rounded_to<T>(x * rstd)) : x * rstd;
     return scaled * (offset == 0.0f ? w : offset + w);
   }
-
-  template <class T>
-  __device__ Vector<T> apply(const Vector<T>& x, const Vector<T>& w, float rstd) const {
-    constexpr int width = vector_width<T>;
-    float v[width], g[width];
-    unpack(x, v);
-    unpack(w, g);
-    if (plain) {  // one branch a vector, the same for every thread
-#pragma unroll
-      for (int j = 0; j < width; ++j) v[j] = v[j] * rstd * g[j];
-    } else {
-#pragma unroll
-      for (int j = 0; j < width; ++j) v[j] = apply<T>(v[j], g[j], rstd);
-    }
-    return pack<T>(v);
-  }
 };
+
+template <class T, bool plain>
+__device__ Vector<T> normalised(const Normaliser& normaliser, const Vector<T>& x,
+                                const Vector<T>& w, float rstd) {
+  float v[vector_width<T>], g[vector_width<T>];
+  unpack(x, v);
+  unpack(w, g);
+#pragma unroll
+  for (int j = 0; j < vector_width<T>; ++j) {
+    v[j] = plain ? v[j] * rstd * g[j] : normaliser.apply<T>(v[j], g[j], rstd);
+  }
+  return pack<T>(v);
+}
+
+template <bool plain, class T, int threads, int vectors>
+__device__ void normalise_as(HeldRow<T, threads, vectors>& row, const T* w, int count, float rstd,
+                             const Normaliser& normaliser) {
+  // All weights of a short row at once. Of a long one two vectors at a time: the compiler would
+  // ask for all of them together, and for the registers to put them in.
+  constexpr int together = vectors <= 4 ? vectors : 2;
+#pragma unroll
+  for (int first = 0; first < vectors; first += together) {
+    Vector<T> weight[together];
+    if constexpr (together < vectors) asm volatile("" ::: "memory");
+#pragma unroll
+    for (int k = 0; k < together; ++k) {
+      const int i = row.index(first + k);
+      if (i < count) weight[k] = load_vector(w, i);
+    }
+#pragma unroll
+    for (int k = 0; k < together; ++k) {
+      if (row.index(first + k) >= count) continue;
+      Vector<T>& part = row.part[first + k];
+      part = normalised<T, plain>(normaliser, part, weight[k], rstd);
+    }
+  }
+}
+
+/// A held row becomes its normalised self, rounded to T. One branch a row: one a vector would keep
+/// the compiler from asking for the next weights while it computes.
+template <class T, int threads, int vectors>
+__device__ void normalise_held(HeldRow<T, threads, vectors>& row, const T* w, int count, float rstd,
+                               const Normaliser& normaliser) {
+  if (normaliser.plain) {
+    normalise_as<true>(row, w, count, rstd, normaliser);
+  } else {
+    normalise_as<false>(row, w, count, rstd, normaliser);
+  }
+}
 
 /// The sum of the squares of a row that is held, in every thread.
 template <class T, int threads, int vectors>

@@ -18,11 +18,8 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
   const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    if (i < count) store_vector(y_row, i, normaliser.apply(row.part[k], load_vector(w, i), rstd));
-  }
+  normalise_held(row, w, count, rstd, normaliser);
+  row.store(y_row, count);
 }
 
 /// A row of any length on any boundary: read twice, the second time from the caches.

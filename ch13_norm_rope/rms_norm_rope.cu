@@ -21,16 +21,9 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_
   const Angles<T> angles(tables, blockIdx.x);
   prefetch_angles(angles, tail);
   const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    if (i < count) row.part[k] = normaliser.apply(row.part[k], load_vector(w, i), rstd);
-  }
+  normalise_held(row, w, count, rstd, normaliser);
   turn_tail(row, count, tail, angles, reinterpret_cast<Vector<T>*>(shared));
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);
-  }
+  row.store(y_row, count);
 }
 
 template <class T>

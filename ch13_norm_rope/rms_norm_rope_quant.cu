@@ -75,19 +75,9 @@ __global__ __launch_bounds__(
   const Angles<T> angles(tables, blockIdx.x);
   prefetch_angles(angles, tail);
   const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    if (i < count) row.part[k] = normaliser.apply(row.part[k], load_vector(w, i), rstd);
-  }
+  normalise_held(row, w, count, rstd, normaliser);
   turn_tail(row, count, tail, angles, reinterpret_cast<Vector<T>*>(shared));
-  if (out.y.data != nullptr) {
-    T* const y_row = row_of(out.y, blockIdx.x);
-#pragma unroll
-    for (int k = 0; k < vectors; ++k) {
-      if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);
-    }
-  }
+  if (out.y.data != nullptr) row.store(row_of(out.y, blockIdx.x), count);
   if (out.group_size == x.cols) {
     quantise_row(row, count, out);
   } else {

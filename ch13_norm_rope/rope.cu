@@ -10,39 +10,30 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-constexpr int rope_threads = 128;  // 4 KB a block: larger ones copy at 95 % instead of 100 %
+constexpr unsigned rope_threads = 128;  // 4 KB a block: larger ones copy at 95 % instead of 100 %
 
+/// blockDim.x threads along a head's pairs, blockDim.y heads a block.
 template <int width, class T>
 __global__ __launch_bounds__(rope_threads) void rope_kernel(Rows<const T> x, DeviceTables<T> tables,
-                                                            Rows<T> y, std::uint64_t pairs) {
-  const std::uint64_t pair = static_cast<std::uint64_t>(blockIdx.x) * rope_threads + threadIdx.x;
-  if (pair >= pairs) return;
-  const std::int64_t half = x.cols / 2;
-  const auto pairs_a_head = static_cast<unsigned>(half / width);
+                                                            Rows<T> y) {
+  // One division a thread, of 32 bits: of 64 it would take ten times as long.
+  const unsigned row = blockIdx.x * blockDim.y + threadIdx.y;
   const auto heads = static_cast<unsigned>(x.inner);
-  // A division of 32 bits is ten times cheaper than one of 64.
-  std::int64_t token;
-  unsigned head, column;
-  if (pairs <= 0xFFFFFFFFu) {
-    const unsigned p = static_cast<unsigned>(pair), row = p / pairs_a_head;
-    column = p % pairs_a_head * width;
-    token = row / heads;
-    head = row % heads;
-  } else {
-    const std::uint64_t row = pair / pairs_a_head;
-    column = static_cast<unsigned>(pair % pairs_a_head) * width;
-    token = static_cast<std::int64_t>(row / heads);
-    head = static_cast<unsigned>(row % heads);
-  }
+  const unsigned token = row / heads, head = row - token * heads;
+  if (token >= x.outer) return;
   const T* const x_head = x.data + token * x.outer_stride + head * x.inner_stride;
   T* const y_head = y.data + token * y.outer_stride + head * y.inner_stride;
-  float low[width], high[width], c[width], s[width];
-  load_floats(x_head + column, low);
-  load_floats(x_head + half + column, high);
-  Angles<T>(tables, token).load(column, c, s);
-  turn(low, high, c, s);
-  store_floats(y_head + column, low);
-  store_floats(y_head + half + column, high);
+  const std::int64_t half = x.cols / 2;
+  const Angles<T> angles(tables, token);
+  for (std::int64_t column = threadIdx.x * width; column < half; column += blockDim.x * width) {
+    float low[width], high[width], c[width], s[width];
+    load_floats(x_head + column, low);
+    load_floats(x_head + half + column, high);
+    angles.load(column, c, s);
+    turn(low, high, c, s);
+    store_floats(y_head + column, low);
+    store_floats(y_head + half + column, high);
+  }
 }
 
 /// (-hi, lo) of each head.
@@ -88,12 +79,17 @@ void rope(Stream stream, Rows<const std::type_identity_t<T>> x,
   check_rope<T>(x, tables, y);
   if (x.rows() == 0 || x.cols == 0) return;
   const bool vectors = halves_on_vectors<T>(x, tables) && on_vectors(y);
-  const int width = vectors ? vector_width<T> : 1;
-  const auto pairs = static_cast<std::uint64_t>(x.rows() * (x.cols / 2 / width));
-  const unsigned blocks =
-      blocks_for("x", static_cast<std::int64_t>((pairs + rope_threads - 1) / rope_threads));
+  const std::int64_t pairs = x.cols / 2 / (vectors ? vector_width<T> : 1);
+  unsigned across = 1;
+  while (across < rope_threads && across < pairs) across *= 2;
+  const unsigned heads = rope_threads / across;
+  if (x.rows() > 0x7FFFFFFF) {
+    throw ArgumentError("x: got " + std::to_string(x.rows()) +
+                        " tokens times heads; allowed: up to 2147483647");
+  }
   const auto kernel = vectors ? rope_kernel<vector_width<T>, T> : rope_kernel<1, T>;
-  launch("rope", stream, kernel, blocks, rope_threads, 0, x, DeviceTables<T>(tables), y, pairs);
+  launch("rope", stream, kernel, blocks_for("x", (x.rows() + heads - 1) / heads),
+         dim3(across, heads), 0, x, DeviceTables<T>(tables), y);
 }
 
 template <class T>

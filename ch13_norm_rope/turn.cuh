@@ -41,6 +41,9 @@ __device__ void turn_tail(HeldRow<T, threads, vectors>& row, int count, const Ta
                           const Angles<T>& angles, Vector<T>* exchange) {
   constexpr int width = vector_width<T>;
   if (tail.half == 0) return;
+  // The same for all lanes of a warp, most of which hold nothing that turns.
+  const int last_of_warp = row.index(vectors - 1) | 31;
+  if (tail.within_warp && last_of_warp < tail.first) return;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     const int i = row.index(k);

@@ -32,6 +32,13 @@ struct HeldRow {
       part[k] = index(k) < count ? load_vector(row, index(k)) : Vector<T>{};
     }
   }
+
+  __device__ void store(T* row, int count) const {
+#pragma unroll
+    for (int k = 0; k < vectors; ++k) {
+      if (index(k) < count) store_vector(row, index(k), part[k]);
+    }
+  }
 };
 
 /// Threads that share a row of `count` vectors: enough for `each` a thread, as far as a block goes.

@@ -21,9 +21,8 @@ extern void (*on_launch)(const char* name, const void* kernel);
 /// naming it.
 template <class... Parameters>
 void launch(const char* name, Stream stream, void (*kernel)(Parameters...), unsigned blocks,
-            int threads, std::int64_t shared, std::type_identity_t<Parameters>... arguments) {
-  kernel<<<blocks, static_cast<unsigned>(threads), static_cast<std::size_t>(shared), stream>>>(
-      arguments...);
+            dim3 threads, std::int64_t shared, std::type_identity_t<Parameters>... arguments) {
+  kernel<<<blocks, threads, static_cast<std::size_t>(shared), stream>>>(arguments...);
   check(cudaGetLastError(), name);
   if (on_launch != nullptr) on_launch(name, reinterpret_cast<const void*>(kernel));
 }

@@ -41,7 +41,7 @@ __device__ inline float block_sum(float value, int warps, float* partial) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (lane == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
-  if (warps <= 4) {  // shorter than another round of shuffles
+  if (warps <= 8) {  // shorter than another round of shuffles
     float sum = 0;
     for (int w = 0; w < warps; ++w) sum += partial[w];
     return sum;
@@ -83,7 +83,17 @@ __device__ std::uint32_t max_abs_bits(const Vector<T>& vector, std::uint32_t so_
     if constexpr (std::is_same_v<T, float>) {
       so_far = max(so_far, word & 0x7FFFFFFFu);
     } else {
+#if OPBOOK_SM >= 860
+      // One instruction for two elements: the larger magnitude, NaN before all, and a sign that
+      // widest() takes off.
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        asm("max.NaN.xorsign.abs.bf16x2 %0, %0, %1;" : "+r"(so_far) : "r"(word));
+      } else {
+        asm("max.NaN.xorsign.abs.f16x2 %0, %0, %1;" : "+r"(so_far) : "r"(word));
+      }
+#else
       so_far = __vmaxu2(so_far, word & 0x7FFF7FFFu);
+#endif
     }
   }
   return so_far;
@@ -95,7 +105,7 @@ __device__ std::uint32_t widest(std::uint32_t bits) {
   if constexpr (std::is_same_v<T, float>) {
     return bits;
   } else {
-    const auto largest = static_cast<std::uint16_t>(max(bits & 0xFFFFu, bits >> 16));
+    const auto largest = static_cast<std::uint16_t>(max(bits & 0x7FFFu, bits >> 16 & 0x7FFFu));
     return __float_as_uint(as_float(T{largest})) & 0x7FFFFFFFu;
   }
 }
