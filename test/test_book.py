@@ -37,7 +37,7 @@ class Usage(unittest.TestCase):
         return err
 
     def test_an_unknown_chapter_is_refused_with_the_names_that_exist(self):
-        for command in ("ledger", "verify", "bench", "run", "test", "build"):
+        for command in ("ledger", "verify", "bench", "cache", "errata", "run", "test", "build"):
             with self.subTest(command):
                 line = self.refused(command, "ch99")
                 self.assertIn('CH: got "ch99"; allowed: ch13 (ch13_norm_rope)', line)
@@ -48,7 +48,8 @@ class Usage(unittest.TestCase):
 
     def test_an_unknown_command_is_refused_with_the_commands_that_exist(self):
         self.assertIn(
-            "allowed: doctor, run, test, build, ledger, verify, bench", self.refused("leger")
+            "allowed: doctor, run, test, build, ledger, verify, bench, cache, errata, compare",
+            self.refused("leger"),
         )
 
     def test_an_unknown_option_is_refused(self):
@@ -78,6 +79,14 @@ class Forwarding(unittest.TestCase):
             code, out, _ = sandbox.book("ledger", "ch13", "--json", "a b", "", "--preset", "*")
             expected = f"[ledger][--json][a b][][--preset][*]{sandbox.elsewhere}\n"
             self.assertEqual((code, out), (0, expected))
+
+    def test_every_subcommand_that_is_forwarded_arrives_by_its_name(self):
+        with Sandbox() as sandbox:
+            for command in ("ledger", "verify", "bench", "cache", "errata"):
+                with self.subTest(command):
+                    code, out, _ = sandbox.book(command, "ch13", "--json")
+                    self.assertEqual((code, out), (0, f"[{command}][--json]{sandbox.elsewhere}\n"))
+                    self.assertIn(f"  {command} CH ", sandbox.book("--help")[1])
 
     def test_compare_needs_no_chapter_and_takes_paths_from_the_readers_folder(self):
         with Sandbox() as sandbox:
