@@ -9,13 +9,15 @@ import sys
 import tempfile
 import time
 import unittest
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
 
 from stubs import ROOT, Sandbox
 
 sys.path.insert(0, str(ROOT / "setup"))
+import doctor
+import figures
 import install
 import machine
 
@@ -189,6 +191,30 @@ class SetUp(unittest.TestCase):
             self.assertEqual(code, 1)
             self.assertIn('CXX: got "old-c++"; allowed: a C++20 compiler (g++ 11', err)
             self.assertEqual(sandbox.calls(), [])
+
+
+class Doctor(unittest.TestCase):
+    """What one line of the report says, of a machine that is made up."""
+
+    def matplotlib_line(self, python):
+        out = io.StringIO()
+        with (
+            mock.patch.object(figures, "python_with_matplotlib", return_value=python),
+            mock.patch.object(figures, "remedy", return_value="get matplotlib"),
+            redirect_stdout(out),
+        ):
+            report = doctor.Report()
+            doctor.check_python_packages(report)
+        self.assertFalse(report.blocked)
+        return out.getvalue()
+
+    def test_without_matplotlib_the_command_that_brings_it_is_shown(self):
+        line = self.matplotlib_line(python="")
+        self.assertEqual(line, "  not here Matplotlib     no figures; to install it: get matplotlib\n")
+
+    def test_with_matplotlib_the_python_that_has_it_is_shown(self):
+        line = self.matplotlib_line(python="/opt/python")
+        self.assertEqual(line, "  have     Matplotlib     and with it NumPy (/opt/python)\n")
 
 
 class Installing(unittest.TestCase):
