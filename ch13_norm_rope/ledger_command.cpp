@@ -19,10 +19,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The book's table, in its order and by its names.
-constexpr std::string_view book_cases[] = {"scale_add", "rms_norm", "layer_norm", "rope",
-                                           "norm_rope_quant"};
-
 /// How the command line reaches one field of Arguments.
 struct Field {
   std::string_view argument;
