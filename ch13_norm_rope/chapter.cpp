@@ -97,7 +97,7 @@ void parse_run_flags(const Operator& entry, const GivenFlags& given, Arguments& 
 }
 
 /// A size that a reader's file brings along; a flag that says otherwise is refused.
-void take_size(const GivenFlags& given, const char* flag, std::int64_t from_file,
+void take_size(const GivenFlags& given, const std::string& flag, std::int64_t from_file,
                std::int64_t& argument) {
   if (given.contains(flag) && argument != from_file) {
     throw ArgumentError(
@@ -110,34 +110,28 @@ void take_size(const GivenFlags& given, const char* flag, std::int64_t from_file
   argument = from_file;
 }
 
-void require_rank(const std::string& name, const Array& file, std::size_t rank, bool or_more) {
+void require_rank(std::string_view name, const Array& file, std::size_t rank, bool or_more) {
   const std::size_t got = file.shape().size();
   if (got == rank || (or_more && got > rank)) return;
   throw ArgumentError(fmt::format("--{}: got rank {}; allowed: rank {}{}", name, got, rank,
                                   or_more ? " or more" : ""));
 }
 
-/// Sizes and dtype of x, or of another input where there is no x: the first one there tells.
+/// Sizes and dtype of the first of the operator's inputs that there is a file for: of x, mostly.
 void take_sizes(const Operator& entry, const Files& files, const GivenFlags& given,
                 Arguments& arguments) {
-  for (const std::string name : {"x", "r", "w", "g", "b"}) {
-    const auto found = files.find(name);
-    if (found == files.end()) continue;
+  for (const Input& input : entry.inputs) {
+    const auto found = files.find(input.name);
+    if (input.sizes.empty() || found == files.end()) continue;
     const Array& file = found->second;
-    const bool matrix = name == "x" || name == "r";
-    if (matrix && takes(entry, "tokens")) {
-      require_rank(name, file, 3, true);
-      const std::int64_t heads = file.shape()[file.shape().size() - 2];
-      take_size(given, "--heads", heads, arguments.heads);
-      take_size(given, "--tokens", file.row_count() / heads, arguments.tokens);
-      take_size(given, "--rope-dim", file.cols(), arguments.rope_dim);
-    } else if (matrix && takes(entry, "m")) {
-      require_rank(name, file, 1, true);
-      take_size(given, "--m", file.row_count(), arguments.m);
-      take_size(given, "--n", file.cols(), arguments.n);
-    } else {
-      require_rank(name, file, 1, false);
-      take_size(given, "--n", file.cols(), arguments.n);
+    const std::size_t rank = input.sizes.size();
+    require_rank(input.name, file, rank == 2 ? 1 : rank, rank > 1);  // one row is a matrix too
+    std::int64_t leading = file.elements();
+    for (std::size_t i = rank; i-- > 0;) {
+      const std::string_view size = input.sizes[i];
+      const std::int64_t from_file = i == 0 ? leading : file.shape().end()[i - rank];
+      take_size(given, flag_name(size), from_file, arguments.*find_field(size)->size);
+      leading /= from_file;
     }
     arguments.dtype = file.dtype();
     return;
@@ -316,6 +310,19 @@ std::vector<Problem> device_benchmark_problems(bool quick) {
   return problems;
 }
 
+/// Of all operators, each once.
+std::vector<std::string> input_names() {
+  std::vector<std::string> names;
+  for (const Operator& entry : operators()) {
+    for (const Input& input : entry.inputs) {
+      if (std::find(names.begin(), names.end(), input.name) == names.end()) {
+        names.emplace_back(input.name);
+      }
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 Chapter chapter() {
@@ -323,7 +330,7 @@ Chapter chapter() {
   chapter.name = "ch13";
   chapter.argument_flags = argument_flags();
   for (const Flag& flag : run_flags()) chapter.argument_flags.push_back(flag);
-  chapter.input_names = {"x", "r", "w", "g", "b", "cos", "sin", "positions"};
+  chapter.input_names = input_names();
   chapter.make_problem = make_problem;
   chapter.verification_problems = verification_problems;
   chapter.benchmark_problems = benchmark_problems;

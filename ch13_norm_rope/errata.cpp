@@ -23,10 +23,6 @@ constexpr Convention exact = Convention::exact;
 /// The columns that share a scale in the book's quantising kernel.
 constexpr std::int64_t listed_group_size = 128;
 
-/// The five cases of the book's table.
-constexpr std::string_view book_cases[] = {"scale_add", "rms_norm", "layer_norm", "rope",
-                                           "norm_rope_quant"};
-
 const Arguments& defaults(std::string_view op) {
   return find_operator(op)->defaults;
 }

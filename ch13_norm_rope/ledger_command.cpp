@@ -19,37 +19,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The book's table, in its order and by its names.
-constexpr std::string_view book_cases[] = {"scale_add", "rms_norm", "layer_norm", "rope",
-                                           "norm_rope_quant"};
-
-/// How the command line reaches one field of Arguments.
-struct Field {
-  std::string_view argument;
-  std::string_view value_name;
-  std::string_view help;
-  std::int64_t Arguments::* size;  // nullptr where the field is no size
-};
-
-constexpr Field fields[] = {
-    {"m", "N", "rows", &Arguments::m},
-    {"n", "N", "columns", &Arguments::n},
-    {"tokens", "N", "tokens", &Arguments::tokens},
-    {"heads", "N", "heads of a token", &Arguments::heads},
-    {"rope_dim", "N", "columns that turn, the last ones; even", &Arguments::rope_dim},
-    {"group_size", "N", "columns that share a scale, exact only; default: the whole row",
-     &Arguments::group_size},
-    {"dtype", "TYPE", "dtype of the tensors: float32, float16, bfloat16", nullptr},
-    {"out_dtype", "TYPE", "dtype of the codes: float8_e4m3fn, float16, bfloat16", nullptr},
-    {"with_y", "", "the fused plan writes y as well, exact only", nullptr},
-};
-
-const Field* find_field(std::string_view argument) {
-  const auto found = std::find_if(std::begin(fields), std::end(fields),
-                                  [&](const Field& field) { return field.argument == argument; });
-  return found == std::end(fields) ? nullptr : &*found;
-}
-
 std::string flag_names(const Operator& entry) {
   std::vector<std::string> names;
   for (const std::string_view argument : entry.arguments) names.push_back(flag_name(argument));

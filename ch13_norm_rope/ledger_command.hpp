@@ -11,6 +11,10 @@
 
 namespace opbook::ch13 {
 
+/// The cases of the book's table, in its order and by its names.
+inline constexpr std::string_view book_cases[] = {"scale_add", "rms_norm", "layer_norm", "rope",
+                                                  "norm_rope_quant"};
+
 /// The flag that sets a field of Arguments: `--rope-dim` for `rope_dim`.
 std::string flag_name(std::string_view argument);
 

@@ -12,10 +12,19 @@
 
 namespace opbook::ch13 {
 
+/// A tensor that the reader may bring as a file, `--<name> FILE.npy`.
+struct Input {
+  std::string_view name;
+  /// The fields of Arguments that are its dimensions, the first of which a file may split over
+  /// several; none for RoPE's tables and positions, the same wherever they are taken.
+  std::vector<std::string_view> sizes;
+};
+
 struct Operator {
   std::string_view name;
   std::vector<std::string_view> aliases;    ///< other names it answers to
   std::vector<std::string_view> arguments;  ///< the fields of Arguments it takes, in printed order
+  std::vector<Input> inputs;                ///< all that it may have
   Arguments defaults;                       ///< the book's
   Case (*make_case)(const Arguments&, Convention);
   /// The operator at one size, ready to run on the CPU; nullptr while it exists on paper only.

@@ -18,11 +18,10 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_
   T* const y_row = row_of(y, blockIdx.x);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
-  const Angles<T> angles(tables, blockIdx.x);
-  prefetch_angles(angles, tail);
+  prefetch_angles(Angles<T>(tables, blockIdx.x), tail);
   const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
   normalise_held(row, w, count, rstd, normaliser);
-  turn_tail(row, count, tail, angles, reinterpret_cast<Vector<T>*>(shared));
+  turn_tail(row, count, tail, Angles<T>(tables, blockIdx.x), reinterpret_cast<Vector<T>*>(shared));
   row.store(y_row, count);
 }
 

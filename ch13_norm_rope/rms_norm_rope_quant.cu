@@ -72,11 +72,10 @@ __global__ __launch_bounds__(
   const int count = static_cast<int>(x.cols / vector_width<T>);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
-  const Angles<T> angles(tables, blockIdx.x);
-  prefetch_angles(angles, tail);
+  prefetch_angles(Angles<T>(tables, blockIdx.x), tail);
   const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
   normalise_held(row, w, count, rstd, normaliser);
-  turn_tail(row, count, tail, angles, reinterpret_cast<Vector<T>*>(shared));
+  turn_tail(row, count, tail, Angles<T>(tables, blockIdx.x), reinterpret_cast<Vector<T>*>(shared));
   if (out.y.data != nullptr) row.store(row_of(out.y, blockIdx.x), count);
   if (out.group_size == x.cols) {
     quantise_row(row, count, out);

@@ -20,11 +20,15 @@ endfunction()
 # opbook_test(<target> LIBRARIES ... SOURCES ...)
 #
 # A Catch2 program, and the ctest test of the same name. OPBOOK_TEST_DIR is the folder that its
-# sources lie in, for the files that they read. test-results/<target>.xml keeps the verdicts.
+# sources lie in, for the files that they read. test-results/<target>.xml keeps the verdicts. With
+# OPBOOK_TESTS the program has the sources alone that it matches.
 function(opbook_test target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;SOURCES")
   if(NOT BUILD_TESTING)
     return()
+  endif()
+  if(OPBOOK_TESTS)
+    list(FILTER arg_SOURCES INCLUDE REGEX "${OPBOOK_TESTS}")
   endif()
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} opbook_warnings Catch2::Catch2WithMain)
@@ -34,6 +38,8 @@ function(opbook_test target)
   target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
   add_test(NAME ${target} COMMAND ${target} --reporter console
     --reporter "xml::out=${CMAKE_BINARY_DIR}/test-results/${target}.xml")
+  # Threads that wait for each other by spinning keep the cores from the tests that run beside them.
+  set_tests_properties(${target} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
   file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/test-results")
 endfunction()
 

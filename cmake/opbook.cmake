@@ -7,6 +7,7 @@ get_filename_component(OPBOOK_ROOT "${CMAKE_CURRENT_LIST_DIR}" DIRECTORY)
 option(OPBOOK_WERROR "Treat warnings in this repository's own code as errors" ON)
 option(OPBOOK_NATIVE "Compile for the processor of this machine (-march=native)" ON)
 option(OPBOOK_SANITIZE "Compile with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+set(OPBOOK_TESTS "" CACHE STRING "Tests to build: a regular expression on source files; empty: all")
 set(OPBOOK_CUDA AUTO CACHE STRING "CUDA code: AUTO (where a CUDA compiler is), ON or OFF")
 set_property(CACHE OPBOOK_CUDA PROPERTY STRINGS AUTO ON OFF)
 

@@ -6,11 +6,11 @@ import importlib.util
 import os
 import platform
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
 import build
+import figures
 import install
 import machine
 
@@ -45,7 +45,7 @@ def doctor() -> int:
     check_libraries(report, tools)
     print("For the GPU columns:")
     has_nvcc, has_gpu = check_cuda(report)
-    print("For your own scripts:")
+    print("For figures and your own scripts:")
     check_python_packages(report)
     print("What runs here:")
     check_columns(report, has_nvcc, has_gpu)
@@ -171,13 +171,11 @@ def check_cuda(report: Report) -> tuple:
 
 
 def check_python_packages(report: Report) -> None:
-    absent = [name for name in ("numpy", "matplotlib") if not importlib.util.find_spec(name)]
-    if absent:
-        report.optional(
-            "Python", f"{', '.join(absent)}: {sys.executable} -m pip install {' '.join(absent)}"
-        )
+    python = figures.python_with_matplotlib()
+    if python:
+        report.have("Matplotlib", f"and with it NumPy ({python})")
     else:
-        report.have("Python", "numpy, matplotlib")
+        report.optional("Matplotlib", f"no figures; to install it: {figures.remedy()}")
 
 
 def check_columns(report: Report, has_nvcc: bool, has_gpu: bool) -> None:

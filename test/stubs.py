@@ -39,7 +39,7 @@ case "$1" in
   touch build/default/build.ninja ;;
 --build)
   echo "build $*" >> "$here/calls"
-  if [ -e "$here/slow" ]; then echo '[1/2] Building CXX object slow.cpp.o'; sleep 60; fi
+  if [ -e "$here/slow" ]; then echo '[1/2] Building CXX object slow.cpp.o'; exec sleep 60; fi
   if [ -e "$here/broken" ]; then echo 'FAILED: rms_norm.cpp.o'; echo 'error: no such thing'; exit 1; fi
   for program in "$2/ch13_norm_rope/ch13" "$2/common/opbook"; do
     if [ ! -e "$program" ]; then

@@ -9,13 +9,15 @@ import sys
 import tempfile
 import time
 import unittest
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
 
 from stubs import ROOT, Sandbox
 
 sys.path.insert(0, str(ROOT / "setup"))
+import doctor
+import figures
 import install
 import machine
 
@@ -37,7 +39,7 @@ class Usage(unittest.TestCase):
         return err
 
     def test_an_unknown_chapter_is_refused_with_the_names_that_exist(self):
-        for command in ("ledger", "verify", "bench", "run", "test", "build"):
+        for command in ("ledger", "verify", "bench", "cache", "errata", "run", "test", "build"):
             with self.subTest(command):
                 line = self.refused(command, "ch99")
                 self.assertIn('CH: got "ch99"; allowed: ch13 (ch13_norm_rope)', line)
@@ -48,7 +50,8 @@ class Usage(unittest.TestCase):
 
     def test_an_unknown_command_is_refused_with_the_commands_that_exist(self):
         self.assertIn(
-            "allowed: doctor, run, test, build, ledger, verify, bench", self.refused("leger")
+            "allowed: doctor, run, test, build, ledger, verify, bench, cache, errata, compare",
+            self.refused("leger"),
         )
 
     def test_an_unknown_option_is_refused(self):
@@ -78,6 +81,14 @@ class Forwarding(unittest.TestCase):
             code, out, _ = sandbox.book("ledger", "ch13", "--json", "a b", "", "--preset", "*")
             expected = f"[ledger][--json][a b][][--preset][*]{sandbox.elsewhere}\n"
             self.assertEqual((code, out), (0, expected))
+
+    def test_every_subcommand_that_is_forwarded_arrives_by_its_name(self):
+        with Sandbox() as sandbox:
+            for command in ("ledger", "verify", "bench", "cache", "errata"):
+                with self.subTest(command):
+                    code, out, _ = sandbox.book(command, "ch13", "--json")
+                    self.assertEqual((code, out), (0, f"[{command}][--json]{sandbox.elsewhere}\n"))
+                    self.assertIn(f"  {command} CH ", sandbox.book("--help")[1])
 
     def test_compare_needs_no_chapter_and_takes_paths_from_the_readers_folder(self):
         with Sandbox() as sandbox:
@@ -180,6 +191,30 @@ class SetUp(unittest.TestCase):
             self.assertEqual(code, 1)
             self.assertIn('CXX: got "old-c++"; allowed: a C++20 compiler (g++ 11', err)
             self.assertEqual(sandbox.calls(), [])
+
+
+class Doctor(unittest.TestCase):
+    """What one line of the report says, of a machine that is made up."""
+
+    def matplotlib_line(self, python):
+        out = io.StringIO()
+        with (
+            mock.patch.object(figures, "python_with_matplotlib", return_value=python),
+            mock.patch.object(figures, "remedy", return_value="get matplotlib"),
+            redirect_stdout(out),
+        ):
+            report = doctor.Report()
+            doctor.check_python_packages(report)
+        self.assertFalse(report.blocked)
+        return out.getvalue()
+
+    def test_without_matplotlib_the_command_that_brings_it_is_shown(self):
+        line = self.matplotlib_line(python="")
+        self.assertEqual(line, "  not here Matplotlib     no figures; to install it: get matplotlib\n")
+
+    def test_with_matplotlib_the_python_that_has_it_is_shown(self):
+        line = self.matplotlib_line(python="/opt/python")
+        self.assertEqual(line, "  have     Matplotlib     and with it NumPy (/opt/python)\n")
 
 
 class Installing(unittest.TestCase):

@@ -83,20 +83,24 @@ bool is_caught(const Problem& problem) {
   return !all_pass(verify_problem(problem, tensors, fast));
 }
 
-Arguments small_but_real(const Operator& op) {
+/// Rows that make every tensor larger than 1 MiB, and than the cache that replay models. Where each
+/// operation is slow, fewer: of faulty values a few show as well.
+constexpr std::int64_t real_rows = times_count ? 300 : 100;
+constexpr std::int64_t few_rows = times_count ? 300 : 8;
+
+Arguments small_but_real(const Operator& op, std::int64_t rows) {
   Arguments arguments = op.defaults;
   arguments.dtype = Dtype::bfloat16;
-  arguments.m =
-      times_count ? 300 : 100;  // where every operation is slow: beyond the cache, no more
-  arguments.n = 2052;           // no multiple of 32: there is a tail
-  arguments.tokens = times_count ? 300 : 100;
+  arguments.m = rows;
+  arguments.n = 2052;  // no multiple of 32: there is a tail
+  arguments.tokens = rows;
   arguments.heads = 16;
-  if (op.name == "scale_add") arguments.n = times_count ? 800'003 : 200'003;
+  if (op.name == "scale_add") arguments.n = rows * 2667 + 1;
   return arguments;
 }
 
 std::vector<Mutant> faulty_mutants_of(const Operator& op) {
-  const Arguments arguments = small_but_real(op);
+  const Arguments arguments = small_but_real(op, few_rows);
   const Problem right = op.make_problem(arguments);
   const auto with = [&](auto change) {
     Arguments changed = arguments;
@@ -181,17 +185,19 @@ std::vector<Mutant> wasteful_mutants_of(const Problem& right) {
 TEST_CASE("operators without a fault pass at the mutants' shapes", "[mutants]") {
   for (const Operator& op : operators()) {
     INFO(op.name);
-    CHECK_FALSE(is_caught(op.make_problem(small_but_real(op))));
+    CHECK_FALSE(is_caught(op.make_problem(small_but_real(op, few_rows))));
   }
 }
 
 TEST_CASE("every mutant of every operator is caught", "[mutants]") {
   for (const Operator& op : operators()) {
     std::vector<Mutant> mutants = faulty_mutants_of(op);
-    for (Mutant& mutant : wasteful_mutants_of(op.make_problem(small_but_real(op)))) {
-      mutants.push_back(std::move(mutant));
+    CHECK(mutants.size() >= 3);
+    if (times_count || &op == &operators().front()) {  // one, where each operation is slow
+      for (Mutant& mutant : wasteful_mutants_of(op.make_problem(small_but_real(op, real_rows)))) {
+        mutants.push_back(std::move(mutant));
+      }
     }
-    CHECK(mutants.size() >= 4);
     for (const Mutant& mutant : mutants) {
       INFO(op.name << ": " << mutant.name);
       CHECK(is_caught(mutant.problem));

@@ -49,8 +49,8 @@ std::int64_t draw_columns(Draw& draw) {
   }
 }
 
-Arguments draw_arguments(Draw& draw) {
-  Arguments a;
+Arguments draw_arguments(Draw& draw, const Operator& op) {
+  Arguments a = op.defaults;
   a.dtype = input_dtypes[draw.below(3)];
   a.m = draw.between(1, 40);
   a.n = draw_columns(draw);
@@ -96,7 +96,7 @@ void check_seed(std::uint64_t seed) {
   Draw draw(seed);
   const std::span<const Operator> table = operators();
   const Operator& op = table[draw.below(static_cast<std::int64_t>(table.size()))];
-  const Arguments arguments = draw_arguments(draw);
+  const Arguments arguments = draw_arguments(draw, op);
   const Problem problem = op.make_problem(arguments);
   INFO("OPBOOK_SEED=" << seed << ": " << op.name << ' ' << name_of(arguments.dtype) << " m "
                       << arguments.m << " n " << arguments.n << " tokens " << arguments.tokens
