@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ch13_norm_rope/fields.hpp"
 #include "ch13_norm_rope/ledger.hpp"
 #include "common/problem.hpp"
 
