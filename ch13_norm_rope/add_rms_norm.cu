@@ -32,7 +32,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void add_
     row.part[k] = sum_of(row.part[k], residual.part[k]);
   }
   row.store(s_row, count);
-  const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
+  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
   normalise_held(row, w, count, rstd, normaliser);
   row.store(y_row, count);
 }

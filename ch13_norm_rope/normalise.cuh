@@ -85,17 +85,17 @@ __device__ void normalise_held(HeldRow<T, threads, vectors>& row, const T* w, in
   }
 }
 
-/// The sum of the squares of a row that is held, in every thread.
+/// The sum of the squares that this thread holds of a row.
 template <class T, int threads, int vectors>
-__device__ float held_sum_of_squares(const HeldRow<T, threads, vectors>& row, float* partial) {
+__device__ float row_squares(const HeldRow<T, threads, vectors>& row) {
   float sum = 0;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) sum += sum_of_squares(row.part[k]);
-  return block_sum(sum, threads / 32, partial);
+  return sum;
 }
 
-/// The same for a row of any length on any boundary, with the same bits: a thread adds the same
-/// elements in the same order.
+/// The sum of the squares of a whole row of any length on any boundary, in every thread, with the
+/// same bits: a thread adds the same elements in the same order.
 template <class T>
 __device__ float any_sum_of_squares(const T* row, std::int64_t size, float* partial) {
   float sum = 0;

@@ -17,7 +17,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_
   T* const y_row = row_of(y, blockIdx.x);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
-  const float rstd = normaliser.rstd(held_sum_of_squares(row, partial));
+  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
   normalise_held(row, w, count, rstd, normaliser);
   row.store(y_row, count);
 }

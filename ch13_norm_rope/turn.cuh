@@ -11,7 +11,7 @@ namespace opbook::ch13::gpu {
 struct Tail {
   int first = 0;             ///< the first vector that turns
   int half = 0;              ///< vectors in each half; 0: nothing turns
-  bool within_warp = false;  ///< both of a pair always lie in one warp
+  bool within_warp = false;  ///< all that turns lies in one warp, in one vector of each lane
 
   template <class T>
   static Tail of(const RopeTables<T>& tables, std::int64_t cols) {
@@ -24,49 +24,80 @@ struct Tail {
   }
 };
 
-/// Asks for the angles of the vectors that turn as soon as the row is asked for: they arrive
-/// together, instead of one memory latency after the other.
+/// Shared memory in which a row's pairs meet their angles: 4 half vectors.
 template <class T>
-__device__ void prefetch_angles(const Angles<T>& angles, const Tail& tail) {
-  for (int p = static_cast<int>(threadIdx.x); p < tail.half; p += static_cast<int>(blockDim.x)) {
-    angles.prefetch(p * vector_width<T>);
+struct TurnSpace {
+  Vector<T>*pairs, *cos, *sin;
+
+  __device__ TurnSpace(void* shared, const Tail& tail)
+      : pairs(static_cast<Vector<T>*>(shared)), cos(pairs + 2 * tail.half), sin(cos + tail.half) {}
+
+  static std::int64_t bytes(const RopeTables<T>& tables) {
+    return 2 * tables.rope_dim() * static_cast<std::int64_t>(sizeof(T));
+  }
+};
+inline constexpr std::int64_t most_turn_space = 40 * 1024;  // a block has 48 KB without asking
+
+/// Asks for a row's angles together with the row, so that they do not cost another memory latency
+/// after it. They have arrived, for all, after wait_for_copies() and a barrier.
+template <class T>
+__device__ void fetch_angles(const DeviceTables<T>& tables, const Tail& tail,
+                             const TurnSpace<T>& space) {
+  const int p = static_cast<int>(threadIdx.x);
+  if (p >= tail.half) return;
+  const Angles<T> angles(tables, blockIdx.x);
+  for (int i = p; i < tail.half; i += static_cast<int>(blockDim.x)) {
+    if (angles.there) {
+      copy_async(space.cos + i, angles.cos + i * vector_width<T>);
+      copy_async(space.sin + i, angles.sin + i * vector_width<T>);
+    } else {
+      float c[vector_width<T>], s[vector_width<T>];
+      angles.load(0, c, s);  // NaN
+      space.cos[i] = pack<T>(c);
+      space.sin[i] = pack<T>(s);
+    }
   }
 }
 
-/// Turns the last vectors of a normalised row. The partners of a pair are held by two threads: they
-/// meet in shared memory, `exchange`, of 2 half vectors. Where they sit in one warp, as with the
-/// 128 columns of the book, the other warps neither wait nor take part.
+/// Turns the last vectors of a normalised row. The two vectors of a pair are held by two threads:
+/// they meet in shared memory. Where all of them sit in one warp, as with the 128 columns of the
+/// book, the other warps neither wait nor take part.
 template <class T, int threads, int vectors>
 __device__ void turn_tail(HeldRow<T, threads, vectors>& row, int count, const Tail& tail,
-                          const Angles<T>& angles, Vector<T>* exchange) {
+                          const TurnSpace<T>& space) {
   constexpr int width = vector_width<T>;
   if (tail.half == 0) return;
-  // The same for all lanes of a warp, most of which hold nothing that turns.
-  const int last_of_warp = row.index(vectors - 1) | 31;
-  if (tail.within_warp && last_of_warp < tail.first) return;
+  const int warp_of_tail = tail.first % threads / 32;
+  if (tail.within_warp && static_cast<int>(threadIdx.x) / 32 != warp_of_tail) return;
+  const auto meet = [&] {
+    if (tail.within_warp) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+  };
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     const int i = row.index(k);
-    if (i >= tail.first && i < count) exchange[i - tail.first] = row.part[k];
+    if (i >= tail.first && i < count) space.pairs[i - tail.first] = row.part[k];
   }
-  if (tail.within_warp) {
-    __syncwarp();
-  } else {
-    __syncthreads();
-  }
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    if (i < tail.first || i >= count) continue;
-    const int p = i - tail.first;
-    const bool is_low = p < tail.half;
-    const int pair = is_low ? p : p - tail.half;
+  meet();
+  const int first = static_cast<int>(tail.within_warp ? threadIdx.x % 32 : threadIdx.x);
+  for (int p = first; p < tail.half; p += tail.within_warp ? 32 : threads) {
     float low[width], high[width], c[width], s[width];
-    unpack(exchange[pair], low);
-    unpack(exchange[pair + tail.half], high);
-    angles.load(pair * width, c, s);
+    unpack(space.pairs[p], low);
+    unpack(space.pairs[p + tail.half], high);
+    unpack(space.cos[p], c);
+    unpack(space.sin[p], s);
     turn(low, high, c, s);
-    row.part[k] = is_low ? pack<T>(low) : pack<T>(high);
+    space.pairs[p] = pack<T>(low);
+    space.pairs[p + tail.half] = pack<T>(high);
+  }
+  meet();
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    const int i = row.index(k);
+    if (i >= tail.first && i < count) row.part[k] = space.pairs[i - tail.first];
   }
 }
 
@@ -114,12 +145,5 @@ struct TurnTail {
     }
   }
 };
-
-/// Shared memory for the exchange, and whether a block has that much without asking.
-template <class T>
-std::int64_t exchange_bytes(const RopeTables<T>& tables) {
-  return tables.rope_dim() * static_cast<std::int64_t>(sizeof(T));
-}
-inline constexpr std::int64_t most_exchange_bytes = 32 * 1024;
 
 }  // namespace opbook::ch13::gpu
