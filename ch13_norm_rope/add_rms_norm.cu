@@ -22,8 +22,6 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void add_
     Rows<const T> x, Rows<const T> r, const T* w, Rows<T> s, Rows<T> y, Normaliser normaliser) {
   __shared__ float partial[32];
   const int count = static_cast<int>(x.cols / vector_width<T>);
-  T* const s_row = row_of(s, blockIdx.x);
-  T* const y_row = row_of(y, blockIdx.x);
   HeldRow<T, threads, vectors> row, residual;
   row.load(row_of(x, blockIdx.x), count);
   residual.load(row_of(r, blockIdx.x), count);
@@ -31,10 +29,10 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void add_
   for (int k = 0; k < vectors; ++k) {
     row.part[k] = sum_of(row.part[k], residual.part[k]);
   }
-  row.store(s_row, count);
+  row.store(row_of(s, blockIdx.x), count);
   const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
   normalise_held(row, w, count, rstd, normaliser);
-  row.store(y_row, count);
+  row.store(row_of(y, blockIdx.x), count);
 }
 
 /// A row of any length on any boundary: s is read back from the caches.

@@ -79,7 +79,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void laye
   for (int k = 0; k < vectors; ++k) {
     const int i = row.index(k);
     if (i >= count) continue;
-    const Vector<T> gain = load_vector(g, i), bias = load_vector(b, i);
+    const Vector<T> gain = load_constant(g, i), bias = load_constant(b, i);
     store_vector(y_row, i, normalised(row.part[k], gain, bias, mean_rstd));
   }
 }

@@ -52,17 +52,17 @@ __device__ Vector<T> normalised(const Normaliser& normaliser, const Vector<T>& x
 template <bool plain, class T, int threads, int vectors>
 __device__ void normalise_as(HeldRow<T, threads, vectors>& row, const T* w, int count, float rstd,
                              const Normaliser& normaliser) {
-  // All weights of a short row at once. Of a long one two vectors at a time: the compiler would
-  // ask for all of them together, and for the registers to put them in.
-  constexpr int together = vectors <= 4 ? vectors : 2;
+  // Two vectors at a time, and of a long row no earlier: otherwise the compiler asks for all
+  // weights together, and for the registers to put them in.
+  constexpr int together = vectors < 2 ? vectors : 2;
 #pragma unroll
   for (int first = 0; first < vectors; first += together) {
     Vector<T> weight[together];
-    if constexpr (together < vectors) asm volatile("" ::: "memory");
+    if constexpr (vectors > 4) asm volatile("" ::: "memory");
 #pragma unroll
     for (int k = 0; k < together; ++k) {
       const int i = row.index(first + k);
-      if (i < count) weight[k] = load_vector(w, i);
+      if (i < count) weight[k] = load_constant(w, i);
     }
 #pragma unroll
     for (int k = 0; k < together; ++k) {

@@ -14,12 +14,11 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_
     Rows<const T> x, const T* w, Rows<T> y, Normaliser normaliser) {
   __shared__ float partial[32];
   const int count = static_cast<int>(x.cols / vector_width<T>);
-  T* const y_row = row_of(y, blockIdx.x);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
   const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
   normalise_held(row, w, count, rstd, normaliser);
-  row.store(y_row, count);
+  row.store(row_of(y, blockIdx.x), count);
 }
 
 /// A row of any length on any boundary: read twice, the second time from the caches.

@@ -15,18 +15,13 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
   const int count = static_cast<int>(x.cols / vector_width<T>);
-  T* const y_row = row_of(y, blockIdx.x);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
-  const TurnSpace<T> space(shared, tail);
-  fetch_angles(tables, tail, space);
-  const float own_squares = row_squares(row);
-  wait_for_copies();  // the row is there: so are they, or nearly
-  const float rstd = normaliser.rstd(block_sum(own_squares, threads / 32, partial));
-  if (threads == 32) __syncwarp();  // more threads have just met
+  const TailTurn<T, threads, vectors> tail_turn(tables, tail, count);
+  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
   normalise_held(row, w, count, rstd, normaliser);
-  turn_tail(row, count, tail, space);
-  row.store(y_row, count);
+  tail_turn.turn(row, count, tables, shared);
+  row.store(row_of(y, blockIdx.x), count);
 }
 
 template <class T>
@@ -52,12 +47,12 @@ void rms_norm_rope(Stream stream, Rows<const std::type_identity_t<T>> x,
   check_norm_rope_output<T>("y", y, x, w, tables);
   if (x.rows() == 0 || x.cols == 0) return;
   const unsigned blocks = blocks_for("x", x.rows());
-  const std::int64_t count = vectors_of<T>(x.cols), shared = TurnSpace<T>::bytes(tables);
+  const std::int64_t count = vectors_of<T>(x.cols), shared = turn_bytes(tables);
   const Normaliser normaliser(x.cols, options);
   const DeviceTables<T> device_tables(tables);
   const bool held =
       on_vectors(x) && on_vectors(w) && on_vectors(y) && pairs_on_vectors(tables, x.cols) &&
-      shared <= most_turn_space && launch_held(count, [&]<int threads, int vectors>() {
+      shared <= most_turn_bytes && launch_held(count, [&]<int threads, int vectors>() {
         launch("rms_norm_rope", stream, rms_norm_rope_kernel<T, threads, vectors>, blocks, threads,
                shared, x, w.data, device_tables, y, normaliser, Tail::of(tables, x.cols));
       });

@@ -72,14 +72,10 @@ __global__ __launch_bounds__(
   const int count = static_cast<int>(x.cols / vector_width<T>);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
-  const TurnSpace<T> space(shared, tail);
-  fetch_angles(tables, tail, space);
-  const float own_squares = row_squares(row);
-  wait_for_copies();  // the row is there: so are they, or nearly
-  const float rstd = normaliser.rstd(block_sum(own_squares, threads / 32, partial));
-  if (threads == 32) __syncwarp();  // more threads have just met
+  const TailTurn<T, threads, vectors> tail_turn(tables, tail, count);
+  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
   normalise_held(row, w, count, rstd, normaliser);
-  turn_tail(row, count, tail, space);
+  tail_turn.turn(row, count, tables, shared);
   if (out.y.data != nullptr) row.store(row_of(out.y, blockIdx.x), count);
   if (out.group_size == x.cols) {
     quantise_row(row, count, out);
@@ -195,13 +191,13 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
   check_norm_rope_quant<T>(x, w, tables, result, options);
   if (x.rows() == 0 || x.cols == 0) return;
   const unsigned blocks = blocks_for("x", x.rows());
-  const std::int64_t count = vectors_of<T>(x.cols), shared = TurnSpace<T>::bytes(tables);
+  const std::int64_t count = vectors_of<T>(x.cols), shared = turn_bytes(tables);
   const Normaliser normaliser(x.cols, options.norm);
   const DeviceTables<T> device_tables(tables);
   const DeviceQuantised<T> out = on_device(result, x.cols, options.group_size);
   const bool held =
       on_vectors(x) && on_vectors(w) && pairs_on_vectors(tables, x.cols) &&
-      fits_lanes(out, x.cols) && shared <= most_turn_space &&
+      fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
       launch_held<8>(count, [&]<int threads, int vectors>() {
         launch("rms_norm_rope_quant", stream, rms_norm_rope_quant_kernel<T, threads, vectors>,
                blocks, threads, shared, x, w.data, device_tables, out, normaliser,

@@ -11,7 +11,7 @@ namespace opbook::ch13::gpu {
 struct Tail {
   int first = 0;             ///< the first vector that turns
   int half = 0;              ///< vectors in each half; 0: nothing turns
-  bool within_warp = false;  ///< all that turns lies in one warp, in one vector of each lane
+  bool in_one_warp = false;  ///< and there, partners being `half` lanes apart
 
   template <class T>
   static Tail of(const RopeTables<T>& tables, std::int64_t cols) {
@@ -19,87 +19,110 @@ struct Tail {
     tail.first = static_cast<int>((cols - tables.rope_dim()) / vector_width<T>);
     tail.half = static_cast<int>(tables.cos.cols / vector_width<T>);
     const int both = 2 * tail.half;
-    tail.within_warp = both > 0 && both <= 32 && 32 % both == 0 && tail.first % both == 0;
+    tail.in_one_warp = both > 0 && both <= 32 && 32 % both == 0 && tail.first % both == 0;
     return tail;
   }
 };
 
-/// Shared memory in which a row's pairs meet their angles: 4 half vectors.
-template <class T>
-struct TurnSpace {
-  Vector<T>*pairs, *cos, *sin;
-
-  __device__ TurnSpace(void* shared, const Tail& tail)
-      : pairs(static_cast<Vector<T>*>(shared)), cos(pairs + 2 * tail.half), sin(cos + tail.half) {}
-
-  static std::int64_t bytes(const RopeTables<T>& tables) {
-    return 2 * tables.rope_dim() * static_cast<std::int64_t>(sizeof(T));
-  }
-};
-inline constexpr std::int64_t most_turn_space = 40 * 1024;  // a block has 48 KB without asking
-
-/// Asks for a row's angles together with the row, so that they do not cost another memory latency
-/// after it. They have arrived, for all, after wait_for_copies() and a barrier.
-template <class T>
-__device__ void fetch_angles(const DeviceTables<T>& tables, const Tail& tail,
-                             const TurnSpace<T>& space) {
-  const int p = static_cast<int>(threadIdx.x);
-  if (p >= tail.half) return;
-  const Angles<T> angles(tables, blockIdx.x);
-  for (int i = p; i < tail.half; i += static_cast<int>(blockDim.x)) {
-    if (angles.there) {
-      copy_async(space.cos + i, angles.cos + i * vector_width<T>);
-      copy_async(space.sin + i, angles.sin + i * vector_width<T>);
-    } else {
-      float c[vector_width<T>], s[vector_width<T>];
-      angles.load(0, c, s);  // NaN
-      space.cos[i] = pack<T>(c);
-      space.sin[i] = pack<T>(s);
-    }
-  }
-}
-
-/// Turns the last vectors of a normalised row. The two vectors of a pair are held by two threads:
-/// they meet in shared memory. Where all of them sit in one warp, as with the 128 columns of the
-/// book, the other warps neither wait nor take part.
+/// Turns the last vectors of a held row, after they were normalised. Two ways:
+///  - Where they lie in one warp, in the last vector of its lanes, as the book's 128 columns do,
+///    partners meet by shuffles, and the angles were asked for together with the row: a dependent
+///    load after the reduction would cost every row the latency of memory.
+///  - Anywhere else partners meet in shared memory, 2 half vectors of it, and angles are loaded
+///  when
+///    they are needed, from the L2 into which they were prefetched.
+/// Tables in shared memory instead were slower for all: they lengthen the way to the next barrier,
+/// at which the other warps wait.
 template <class T, int threads, int vectors>
-__device__ void turn_tail(HeldRow<T, threads, vectors>& row, int count, const Tail& tail,
-                          const TurnSpace<T>& space) {
-  constexpr int width = vector_width<T>;
-  if (tail.half == 0) return;
-  const int warp_of_tail = tail.first % threads / 32;
-  if (tail.within_warp && static_cast<int>(threadIdx.x) / 32 != warp_of_tail) return;
-  const auto meet = [&] {
-    if (tail.within_warp) {
-      __syncwarp();
+class TailTurn {
+ public:
+  /// Asks for the angles of the block's row.
+  __device__ TailTurn(const DeviceTables<T>& tables, const Tail& tail, int count)
+      : tail_(tail), by_shuffle_(tail.in_one_warp && tail.first >= (vectors - 1) * threads) {
+    if (tail.half == 0) return;
+    const Angles<T> angles(tables, blockIdx.x);
+    if (by_shuffle_) {
+      const int p = Held::index(vectors - 1) - tail.first;
+      if (p < 0 || Held::index(vectors - 1) >= count) return;
+      angles.load_vectors(p % tail.half, cos_, sin_);
     } else {
-      __syncthreads();
+      for (int p = static_cast<int>(threadIdx.x); p < tail.half; p += threads) angles.prefetch(p);
     }
-  };
+  }
+
+  __device__ void turn(HeldRow<T, threads, vectors>& row, int count, const DeviceTables<T>& tables,
+                       void* shared) const {
+    if (tail_.half == 0) return;
+    if (by_shuffle_) {
+      turn_in_warp(row.part[vectors - 1]);
+    } else {
+      turn_in_block(row, count, Angles<T>(tables, blockIdx.x), static_cast<Vector<T>*>(shared));
+    }
+  }
+
+ private:
+  using Held = HeldRow<T, threads, vectors>;
+  static constexpr int width = vector_width<T>;
+
+  __device__ void turn_in_warp(Vector<T>& own) const {
+    const int p = Held::index(vectors - 1) - tail_.first;
+    const bool turns = p >= 0 && p < 2 * tail_.half;
+    if (!__any_sync(0xFFFFFFFFu, turns)) return;
+    Vector<T> partner;
 #pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    if (i >= tail.first && i < count) space.pairs[i - tail.first] = row.part[k];
+    for (int j = 0; j < 4; ++j) {
+      partner.words[j] = __shfl_xor_sync(0xFFFFFFFFu, own.words[j], tail_.half);
+    }
+    if (turns) own = turned(own, partner, cos_, sin_, p < tail_.half);
   }
-  meet();
-  const int first = static_cast<int>(tail.within_warp ? threadIdx.x % 32 : threadIdx.x);
-  for (int p = first; p < tail.half; p += tail.within_warp ? 32 : threads) {
-    float low[width], high[width], c[width], s[width];
-    unpack(space.pairs[p], low);
-    unpack(space.pairs[p + tail.half], high);
-    unpack(space.cos[p], c);
-    unpack(space.sin[p], s);
-    turn(low, high, c, s);
-    space.pairs[p] = pack<T>(low);
-    space.pairs[p + tail.half] = pack<T>(high);
-  }
-  meet();
+
+  /// The lower of a pair, lo c - hi s, or the higher, hi c + lo s.
+  __device__ static Vector<T> turned(const Vector<T>& own, const Vector<T>& partner,
+                                     const Vector<T>& cos, const Vector<T>& sin, bool is_low) {
+    float v[width], other[width], c[width], s[width];
+    unpack(own, v);
+    unpack(partner, other);
+    unpack(cos, c);
+    unpack(sin, s);
 #pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    if (i >= tail.first && i < count) row.part[k] = space.pairs[i - tail.first];
+    for (int j = 0; j < width; ++j) v[j] = fmaf(v[j], c[j], other[j] * (is_low ? -s[j] : s[j]));
+    return pack<T>(v);
   }
+
+  __device__ void turn_in_block(Held& row, int count, const Angles<T>& angles,
+                                Vector<T>* pairs) const {
+#pragma unroll
+    for (int k = 0; k < vectors; ++k) {
+      const int p = row.index(k) - tail_.first;
+      if (p >= 0 && row.index(k) < count) pairs[p] = row.part[k];
+    }
+    __syncthreads();
+    for (int p = static_cast<int>(threadIdx.x); p < tail_.half; p += threads) {
+      const Vector<T> low = pairs[p], high = pairs[p + tail_.half];
+      Vector<T> cos, sin;
+      angles.load_vectors(p, cos, sin);
+      pairs[p] = turned(low, high, cos, sin, true);
+      pairs[p + tail_.half] = turned(high, low, cos, sin, false);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < vectors; ++k) {
+      const int p = row.index(k) - tail_.first;
+      if (p >= 0 && row.index(k) < count) row.part[k] = pairs[p];
+    }
+  }
+
+  Tail tail_;
+  bool by_shuffle_;
+  Vector<T> cos_, sin_;
+};
+
+/// Shared memory in which pairs meet.
+template <class T>
+std::int64_t turn_bytes(const RopeTables<T>& tables) {
+  return tables.rope_dim() * static_cast<std::int64_t>(sizeof(T));
 }
+inline constexpr std::int64_t most_turn_bytes = 40 * 1024;  // a block has 48 KB without asking
 
 /// Calls f(column, value) for the columns of this thread, `first`, first + step, ..., of a row of
 /// any length on any boundary: normalised, rounded, and the last ones turned. Both of a pair fall

@@ -57,6 +57,10 @@ bool launch_held(std::int64_t count, Launch launch) {
     launch.template operator()<32, 1>();
     return true;
   }
+  if (count <= 128) {
+    launch.template operator()<32, 4>();
+    return true;
+  }
   switch (threads_for(count, each)) {
     case 32:
       launch.template operator()<32, each>();

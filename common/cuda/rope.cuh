@@ -59,6 +59,26 @@ struct Angles {
       for (int j = 0; j < width; ++j) c[j] = s[j] = __uint_as_float(0x7FFFFFFFu);
     }
   }
+
+  /// Vector i of both.
+  __device__ void load_vectors(int i, Vector<T>& c, Vector<T>& s) const {
+    if (there) {
+      c = load_constant(cos, i);
+      s = load_constant(sin, i);
+    } else {
+      float nan[vector_width<T>];
+#pragma unroll
+      for (float& value : nan) value = __uint_as_float(0x7FFFFFFFu);
+      c = s = pack<T>(nan);
+    }
+  }
+
+  /// Brings vector i nearer, so that the load that needs it need not wait for memory.
+  __device__ void prefetch(int i) const {
+    if (!there) return;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(cos + i * vector_width<T>));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(sin + i * vector_width<T>));
+  }
 };
 
 /// lo' = lo c - hi s and hi' = hi c + lo s, in place.
@@ -71,22 +91,6 @@ __device__ void turn(float (&low)[width], float (&high)[width], const float (&c)
     high[j] = fmaf(high[j], c[j], low[j] * s[j]);
     low[j] = turned;
   }
-}
-
-/// Queues a copy of 16 bytes into shared memory, past the registers; wait_for_copies() waits for
-/// all that this thread has queued.
-__device__ inline void copy_async(void* shared, const void* global) {
-#if OPBOOK_SM >= 800
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
-#else
-  *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
-#endif
-}
-__device__ inline void wait_for_copies() {
-#if OPBOOK_SM >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
 }
 
 /// Whether vectors of the last rd of `cols` columns pair with vectors.
