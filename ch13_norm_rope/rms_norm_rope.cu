@@ -31,8 +31,7 @@ __global__ void any_rms_norm_rope_kernel(Rows<const T> x, const T* w, DeviceTabl
   const T* const x_row = row_of(x, blockIdx.x);
   T* const y_row = row_of(y, blockIdx.x);
   const float rstd = normaliser.rstd(any_sum_of_squares(x_row, x.cols, partial));
-  for_each_turned(x_row, w, x.cols, tables.cos.cols, rstd, normaliser,
-                  Angles<T>(tables, blockIdx.x),
+  for_each_turned(x_row, w, x.cols, tables.half, rstd, normaliser, Angles<T>(tables, blockIdx.x),
                   [&](std::int64_t j, T value) { y_row[j] = value; });
 }
 

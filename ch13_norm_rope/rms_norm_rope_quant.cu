@@ -122,7 +122,7 @@ __global__ void any_rms_norm_rope_quant_kernel(Rows<const T> x, const T* w, Devi
   const Angles<T> angles(tables, blockIdx.x);
   const float rstd = normaliser.rstd(any_sum_of_squares(x_row, x.cols, partial));
   const auto for_each = [&](auto f) {
-    for_each_turned(x_row, w, x.cols, tables.cos.cols, rstd, normaliser, angles, f);
+    for_each_turned(x_row, w, x.cols, tables.half, rstd, normaliser, angles, f);
   };
   clear_scales(scales, out.scale.cols);
   for_each([&](std::int64_t j, T value) { raise_scale(scales, j / out.group_size, value); });

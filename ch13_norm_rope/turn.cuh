@@ -39,13 +39,13 @@ class TailTurn {
   /// Asks for the angles of the block's row.
   __device__ TailTurn(const DeviceTables<T>& tables, const Tail& tail, int count)
       : tail_(tail), by_shuffle_(tail.in_one_warp && tail.first >= (vectors - 1) * threads) {
-    if (tail.half == 0) return;
-    const Angles<T> angles(tables, blockIdx.x);
     if (by_shuffle_) {
       const int p = Held::index(vectors - 1) - tail.first;
-      if (p < 0 || Held::index(vectors - 1) >= count) return;
-      angles.load_vectors(p % tail.half, cos_, sin_);
-    } else {
+      if (p < 0 || Held::index(vectors - 1) >= count) return;  // as most do, at once
+      const Angles<T> angles(tables, blockIdx.x);
+      angles.load_vectors(p < tail.half ? p : p - tail.half, cos_, sin_);
+    } else if (tail.half > 0) {
+      const Angles<T> angles(tables, blockIdx.x);
       for (int p = static_cast<int>(threadIdx.x); p < tail.half; p += threads) angles.prefetch(p);
     }
   }
@@ -152,7 +152,7 @@ struct TurnTail {
   DeviceTables<T> tables;
   template <int width>
   __device__ void operator()(std::int64_t row, std::int64_t column, float (&v)[width]) const {
-    const std::int64_t half = tables.cos.cols, kept = x.cols - 2 * half;
+    const std::int64_t half = tables.half, kept = x.cols - 2 * half;
     const T* const x_row = row_of(x, row);
     load_floats(x_row + column, v);
     if (column < kept) return;

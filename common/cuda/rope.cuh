@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
 #include <type_traits>
 
 #include "common/cuda/vector.cuh"
@@ -11,19 +12,28 @@
 
 namespace opbook::gpu {
 
-/// Tables and positions as a kernel takes them.
+/// Tables and positions as a kernel takes them. Throws ArgumentError for tables whose rows do not
+/// lie at one distance from each other.
 template <class T>
 struct DeviceTables {
-  Rows<const T> cos, sin;
+  const T *cos, *sin;
+  std::int64_t rows, half;  ///< rows of each table, and their columns
+  std::int64_t cos_stride, sin_stride;
   const std::int32_t* positions32 = nullptr;
   const std::int64_t* positions64 = nullptr;
 
-  explicit DeviceTables(const RopeTables<T>& tables) : cos(tables.cos), sin(tables.sin) {
-    tables.positions.visit([&](auto rows) {
-      if constexpr (std::is_same_v<decltype(rows), Row<const std::int32_t>>) {
-        positions32 = rows.data;
+  explicit DeviceTables(const RopeTables<T>& tables)
+      : cos(tables.cos.data),
+        sin(tables.sin.data),
+        rows(tables.cos.rows()),
+        half(tables.cos.cols),
+        cos_stride(one_stride("cos", tables.cos)),
+        sin_stride(one_stride("sin", tables.sin)) {
+    tables.positions.visit([&](auto picked) {
+      if constexpr (std::is_same_v<decltype(picked), Row<const std::int32_t>>) {
+        positions32 = picked.data;
       } else {
-        positions64 = rows.data;
+        positions64 = picked.data;
       }
     });
   }
@@ -32,6 +42,17 @@ struct DeviceTables {
     if (positions32 != nullptr) return positions32[token];
     if (positions64 != nullptr) return positions64[token];
     return token;
+  }
+
+ private:
+  static std::int64_t one_stride(const char* name, const Rows<const T>& table) {
+    if (table.inner == 1 || table.outer * table.inner == 0) return table.outer_stride;
+    if (table.outer == 1 || table.outer_stride == table.inner * table.inner_stride) {
+      return table.inner_stride;
+    }
+    throw ArgumentError(std::string(name) + ": got strides " + std::to_string(table.outer_stride) +
+                        " and " + std::to_string(table.inner_stride) +
+                        "; allowed on a GPU: rows at one distance from each other");
   }
 };
 
@@ -43,9 +64,9 @@ struct Angles {
 
   __device__ Angles(const DeviceTables<T>& tables, std::int64_t token) {
     const std::int64_t row = tables.table_row(token);
-    there = row >= 0 && row < tables.cos.outer * tables.cos.inner;
-    cos = there ? row_of(tables.cos, row) : nullptr;
-    sin = there ? row_of(tables.sin, row) : nullptr;
+    there = row >= 0 && row < tables.rows;
+    cos = tables.cos + row * tables.cos_stride;
+    sin = tables.sin + row * tables.sin_stride;
   }
 
   /// Those of `width` neighbouring columns.
