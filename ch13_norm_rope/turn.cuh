@@ -36,7 +36,9 @@ struct Tail {
 template <class T, int threads, int vectors>
 class TailTurn {
  public:
-  /// Asks for the angles of the block's row.
+  /// Asks for the angles of the block's row. To be made before the row is asked for: afterwards the
+  /// compiler lets the one warp that needs angles wait for its part of the row before it asks for
+  /// them (24 % of all warps' time then went by at the barrier, waiting for that warp).
   __device__ TailTurn(const DeviceTables<T>& tables, const Tail& tail, int count)
       : tail_(tail), by_shuffle_(tail.in_one_warp && tail.first >= (vectors - 1) * threads) {
     if (by_shuffle_) {
