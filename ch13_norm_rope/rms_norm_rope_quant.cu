@@ -70,9 +70,9 @@ __global__ __launch_bounds__(
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
   const int count = static_cast<int>(x.cols / vector_width<T>);
-  const TailTurn<T, threads, vectors> tail_turn(tables, tail, count);
   HeldRow<T, threads, vectors> row;
   row.load(row_of(x, blockIdx.x), count);
+  const TailTurn<T, threads, vectors> tail_turn(tables, tail, count);
   const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
   normalise_held(row, w, count, rstd, normaliser);
   tail_turn.turn(row, count, tables, shared);

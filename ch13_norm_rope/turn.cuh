@@ -36,19 +36,16 @@ struct Tail {
 template <class T, int threads, int vectors>
 class TailTurn {
  public:
-  /// Asks for the angles of the block's row. To be made before the row is asked for: afterwards the
-  /// compiler lets the one warp that needs angles wait for its part of the row before it asks for
-  /// them (24 % of all warps' time then went by at the barrier, waiting for that warp).
+  /// Asks for the angles of the block's row.
   __device__ TailTurn(const DeviceTables<T>& tables, const Tail& tail, int count)
       : tail_(tail), by_shuffle_(tail.in_one_warp && tail.first >= (vectors - 1) * threads) {
-    if (by_shuffle_) {
-      const int p = Held::index(vectors - 1) - tail.first;
-      if (p < 0 || Held::index(vectors - 1) >= count) return;  // as most do, at once
-      const Angles<T> angles(tables, blockIdx.x);
-      angles.load_vectors(p < tail.half ? p : p - tail.half, cos_, sin_);
-    } else if (tail.half > 0) {
-      const Angles<T> angles(tables, blockIdx.x);
-      for (int p = static_cast<int>(threadIdx.x); p < tail.half; p += threads) angles.prefetch(p);
+    if (tail.half == 0) return;
+    const Angles<T> angles(tables, blockIdx.x);
+    const int p = Held::index(vectors - 1) - tail.first;
+    const bool turns = by_shuffle_ && p >= 0 && Held::index(vectors - 1) < count;
+    angles.load_vectors_if(turns, p < tail.half ? p : p - tail.half, cos_, sin_);
+    if (!by_shuffle_) {
+      for (int i = static_cast<int>(threadIdx.x); i < tail.half; i += threads) angles.prefetch(i);
     }
   }
 

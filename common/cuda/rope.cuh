@@ -94,6 +94,16 @@ struct Angles {
     }
   }
 
+  /// The same if `wanted`, without a branch.
+  __device__ void load_vectors_if(bool wanted, int i, Vector<T>& c, Vector<T>& s) const {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      c.words[j] = s.words[j] = sizeof(T) == 4 ? 0x7FFFFFFFu : 0x7FFF7FFFu;  // NaN
+    }
+    load_constant_if(wanted && there, cos, i, c);
+    load_constant_if(wanted && there, sin, i, s);
+  }
+
   /// Brings vector i nearer, so that the load that needs it need not wait for memory.
   __device__ void prefetch(int i) const {
     if (!there) return;

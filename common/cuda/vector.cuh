@@ -117,6 +117,17 @@ __device__ Vector<T> load_constant(const T* row, int i) {
   const uint4 words = __ldg(reinterpret_cast<const uint4*>(row) + i);
   return {{words.x, words.y, words.z, words.w}};
 }
+/// The same into `vector` if `wanted`; otherwise it keeps its value. One predicated instruction: a
+/// branch round a load makes the compiler wait, at its end, for all the loads before it.
+template <class T>
+__device__ void load_constant_if(bool wanted, const T* row, int i, Vector<T>& vector) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.u32 p, %4, 0;"
+      " @p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%5]; }"
+      : "+r"(vector.words[0]), "+r"(vector.words[1]), "+r"(vector.words[2]), "+r"(vector.words[3])
+      : "r"(static_cast<unsigned>(wanted)),
+        "l"(row + static_cast<std::int64_t>(i) * vector_width<T>));
+}
 template <class T>
 __device__ void store_vector(T* row, int i, const Vector<T>& vector) {
   reinterpret_cast<Vector<T>*>(row)[i] = vector;
