@@ -7,7 +7,6 @@
 namespace opbook::ch13::reference {
 namespace {
 
-constexpr double u = 0x1p-24;
 constexpr int lanes = 32;
 
 /// Values from a formula over (row, column) of x, which is correct to `relative_error` before its

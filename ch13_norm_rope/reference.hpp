@@ -15,6 +15,8 @@
 
 namespace opbook::ch13::reference {
 
+inline constexpr double u = 0x1p-24;
+
 /// What one tensor should be.
 struct Reference {
   Expected expected;

@@ -9,8 +9,6 @@
 namespace opbook::ch13::reference {
 namespace {
 
-constexpr double u = 0x1p-24;
-
 /// What equals a number of the output's dtype: no other one lies this near, in ulps.
 constexpr double exactly = 0.25;
 

@@ -3,7 +3,8 @@
 # opbook_library(<target> SOURCES ... [CUDA ...] [STUB ...])
 #
 # A static library. CUDA files form the library <target>_cuda where a CUDA compiler is; elsewhere
-# STUB, a plain C++ file with the same functions, stands in for them.
+# STUB, a plain C++ file with the same functions, stands in for them. Under CMAKE_UNITY_BUILD, which
+# halves the work of compiling, several files are one: what is local to them bears different names.
 function(opbook_library target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;CUDA;STUB")
   add_library(${target} STATIC ${arg_SOURCES})
@@ -34,6 +35,8 @@ function(opbook_test target)
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} opbook_warnings Catch2::Catch2WithMain)
   target_compile_definitions(${target} PRIVATE
     OPBOOK_TEST_DIR="${CMAKE_CURRENT_SOURCE_DIR}/test")
+  # Local names of tests are short, and the same in many.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   # Tests are compiled more often than they are run; what they test keeps its own flags.
   target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1>")
   add_test(NAME ${target} COMMAND ${target} --reporter console
