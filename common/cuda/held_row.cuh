@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/cuda/vector.cuh"
@@ -16,7 +17,8 @@ namespace opbook::gpu {
 /// of 96. Spilling to fit more costs more than they bring (measured: 98 % of a copy at 64
 /// registers, 84 % at 48).
 constexpr int blocks_per_sm(int threads, int vectors) {
-  return (vectors <= 4 ? 1024 : 640) / threads > 0 ? (vectors <= 4 ? 1024 : 640) / threads : 1;
+  const int blocks = (vectors <= 4 ? 1024 : 640) / threads;
+  return std::clamp(blocks, 1, 16);  // more than 16 blocks sm_75 does not take
 }
 
 /// The vectors of a row that this thread holds; zeros beyond the row's `count`.
