@@ -17,8 +17,12 @@ namespace opbook::gpu {
 /// of 96. Spilling to fit more costs more than they bring (measured: 98 % of a copy at 64
 /// registers, 84 % at 48).
 constexpr int blocks_per_sm(int threads, int vectors) {
-  const int blocks = (vectors <= 4 ? 1024 : 640) / threads;
-  return std::clamp(blocks, 1, 16);  // more than 16 blocks sm_75 does not take
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ / 100 == 9)
+  constexpr int most = 32;
+#else
+  constexpr int most = 16;  // sm_75 and sm_86 take no more, the others at least as many
+#endif
+  return std::clamp((vectors <= 4 ? 1024 : 640) / threads, 1, most);
 }
 
 /// The vectors of a row that this thread holds; zeros beyond the row's `count`.
