@@ -32,7 +32,7 @@ void add_rms_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
     const auto sum = row.template scratch<T>(x.cols);
     const auto add = [](auto v, auto residual) { return v + residual; };
     row.map_keeping(sum, s.row(i), add, x.row(i), r.row(i));
-    rms_norm_row<T>(row, y.row(i), sum, w, options);
+    normalise<T>(row, y.row(i), sum, w, reciprocal_rms<T>(row, sum, options.eps), options);
   });
 }
 

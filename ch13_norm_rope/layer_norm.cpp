@@ -61,7 +61,8 @@ void layer_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
   const float n = static_cast<float>(x.cols);
 
   backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {
-    const auto mean = row.sum(x.row(i), [](auto v) { return v; }) / n;
+    const auto itself = [](auto v) { return v; };
+    const auto mean = row.sum_begun(x.row(i), itself) / n;
     const auto square = [=](auto v) {
       const auto difference = v - mean;
       return difference * difference;
@@ -70,7 +71,7 @@ void layer_norm(Backend& backend, Rows<const std::type_identity_t<T>> x,
     const auto apply = [=](auto v, auto gain, auto bias) {
       return fma((v - mean) * rstd, gain, bias);
     };
-    row.map(y.row(i), apply, x.row(i), g, b);
+    row.template map_and_sum_next<T>(y.row(i), apply, itself, x.row(i), g, b);
   });
 }
 

@@ -34,13 +34,11 @@ void rms_norm_rope(Backend& backend, Rows<const std::type_identity_t<T>> x,
 
   backend.kernel("fused", x, y, [=](auto& row, std::int64_t i) {
     const auto rstd = reciprocal_rms<T>(row, x.row(i), options.eps);
-    const auto normalise_to = [&](auto to, std::int64_t begin) {
-      normalise<T>(row, to, x.row(i).slice(begin, to.size), w.slice(begin, to.size), rstd, options);
-    };
-    normalise_to(y.row(i).slice(0, in.kept()), 0);
+    const auto head_of = [&](auto whole) { return whole.slice(0, in.kept()); };
+    normalise<T, true>(row, head_of(y.row(i)), head_of(x.row(i)), head_of(w), rstd, options);
     // Scratch of T: what turns is the rounded value.
     const auto tail = row.template scratch<T>(in.turned());
-    normalise_to(tail, in.kept());
+    normalise<T>(row, tail, in.tail_of(x.row(i)), in.tail_of(w), rstd, options);
     in.rotate_tail(row, i, in.tail_of(y.row(i)), tail);
   });
 }

@@ -111,6 +111,12 @@ class MeteredRow {
     return lanes[0];
   }
 
+  /// On this backend never begun.
+  template <class T, class F>
+  Counted sum_begun(Row<const T> x, F f) {
+    return sum(x, f);
+  }
+
   template <class T>
   Counted max_abs(Row<const T> x) {
     Counted largest = 0.0f;
@@ -133,6 +139,11 @@ class MeteredRow {
       }
       write(y, begin, end);
     });
+  }
+
+  template <class Next, class U, class F, class G, class... T>
+  void map_and_sum_next(Row<U> y, F f, G /*g*/, Row<T>... x) {
+    map(y, f, x...);
   }
 
   template <class U, class F, class... T>

@@ -112,6 +112,66 @@ TEMPLATE_TEST_CASE("what is kept in scratch is what is written out", "", float, 
   }
 }
 
+namespace {
+
+/// A sum of every row, by way of the row before it, and a map that it goes into.
+template <class T, class Backend>
+void sum_ahead(Backend& backend, Rows<const T> in, Rows<T> out) {
+  backend.kernel("sums begun", in, out, [=](auto& row, std::int64_t i) {
+    const auto square = [](auto v) { return v * v; };
+    const auto total = row.sum_begun(in.row(i), square);
+    const auto add = [=](auto v) { return v + total; };
+    // The sum is of the whole row, however little of it the map is given.
+    const std::int64_t some = in.cols - in.cols / 4;
+    row.template map_and_sum_next<T>(out.row(i).slice(0, some), add, square,
+                                     in.row(i).slice(0, some));
+    row.map(out.row(i).slice(some, in.cols - some), add, in.row(i).slice(some, in.cols - some));
+  });
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a sum begun while the row before is mapped has the same bits", "", float,
+                   float16, bfloat16) {
+  const int threads = omp_get_max_threads();
+  for (const std::int64_t n : {1, 31, 32, 65, 127, 769, 2048}) {
+    Array x = random_array<TestType>("x", 301, n);
+    Array expected("expected", dtype_of<TestType>, {301, n});
+    Meter meter;
+    declare_both<TestType>(meter, x, expected);
+    Metered metered(meter);
+    sum_ahead<TestType>(metered, x.rows<TestType>(), expected.rows<TestType>());
+    for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
+      for (const int count : {1, 4}) {
+        omp_set_num_threads(count);
+        Fast fast(stores);
+        Array y("y", dtype_of<TestType>, {301, n}, 1);
+        sum_ahead<TestType>(fast, x.rows<TestType>(), y.rows<TestType>());
+        INFO("n = " << n << ", threads = " << count);
+        CHECK(same_bits(y, expected));
+        CHECK(y.guards_intact());
+        // The same in place: a row must be summed before it is overwritten, and by its own thread.
+        Array both("x", dtype_of<TestType>, {301, n});
+        std::memcpy(both.raw(), x.raw(), x.bytes());
+        sum_ahead<TestType>(fast, both.rows<TestType>(), both.rows<TestType>());
+        CHECK(same_bits(both, expected));
+      }
+    }
+  }
+  omp_set_num_threads(threads);
+}
+
+TEST_CASE("a row that is repeated by stride 0 has its sum begun like any other") {
+  const Array x = random_array<float>("x", 1, 100);
+  const Rows<const float> repeated = strided_rows(x.data<float>(), 5, 100, 0);
+  Array y("y", Dtype::float32, {5, 100});
+  Fast fast;
+  sum_ahead<float>(fast, repeated, y.rows<float>());
+  for (std::int64_t i = 1; i < 5; ++i) {
+    CHECK(std::memcmp(y.rows<float>().row(i).data, y.raw(), 400) == 0);
+  }
+}
+
 TEST_CASE("a sum takes element i into partial sum i mod 32 and folds the sums in halves") {
   // 2^24 swallows a 1 added to it: which of the ones survive tells the order.
   std::vector<float> x(70, 1.0f);
@@ -170,6 +230,32 @@ TEMPLATE_TEST_CASE("packs round float32 as the scalar conversions do", "", float
   for (std::int64_t i = 0; i < n; ++i) {
     INFO("bits " << std::bit_cast<std::uint32_t>(x[i]));
     REQUIRE(y[i] == from_float<TestType>(x[i]));
+  }
+}
+
+TEMPLATE_TEST_CASE("one NaN among numbers becomes canonical and spares its neighbours", "", float16,
+                   bfloat16) {
+  constexpr std::int64_t n = 67;
+  ScratchSpace scratch;
+  for (const bool streaming : {false, true}) {
+    FastRow row(scratch, streaming);
+    for (const std::uint32_t nan : {0x7F800001u, 0x7FFFFFFFu, 0xFFC00000u, 0xFF800001u}) {
+      for (std::int64_t place = 0; place < n; ++place) {
+        std::vector<float> x(n, 0.7f);
+        x[place] = std::bit_cast<float>(nan);
+        Array narrow("y", dtype_of<TestType>, {1, n});
+        row.map(narrow.row<TestType>(), [](auto v) { return v; }, Row<const float>{x.data(), n});
+        Array scaled("y", dtype_of<TestType>, {1, n});
+        row.map(
+            scaled.row<TestType>(), [](auto v) { return v * 1.0f; },
+            Row<const TestType>(narrow.row<TestType>()));
+        for (std::int64_t i = 0; i < n; ++i) {
+          const TestType expected = from_float<TestType>(x[i]);
+          REQUIRE(narrow.row<TestType>().data[i] == expected);
+          REQUIRE(scaled.row<TestType>().data[i] == expected);
+        }
+      }
+    }
   }
 }
 
