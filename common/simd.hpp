@@ -372,19 +372,14 @@ inline PackPair load_pair(const T* from) {
 
 namespace detail {
 
-/// One register of two halves, which GCC 12 makes no single instruction of.
-inline Words joined(Halves low, Halves high) {
-#if defined(__AVX512F__)
-  return std::bit_cast<Words>(_mm512_inserti64x4(
-      _mm512_castsi256_si512(std::bit_cast<__m256i>(low)), std::bit_cast<__m256i>(high), 1));
-#elif defined(__AVX2__)
+template <std::size_t... i>
+inline Words joined(Halves low, Halves high, std::index_sequence<i...>) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  // GCC 12 makes three instructions of the shuffle, where one does.
   return std::bit_cast<Words>(
       _mm256_set_m128i(std::bit_cast<__m128i>(high), std::bit_cast<__m128i>(low)));
 #else
-  Words both;
-  std::memcpy(&both, &low, sizeof low);
-  std::memcpy(reinterpret_cast<std::byte*>(&both) + sizeof low, &high, sizeof high);
-  return both;
+  return __builtin_shufflevector(low, high, i...);
 #endif
 }
 
@@ -410,7 +405,8 @@ inline Words rounded_words(PackPair pair) {
     static_assert(std::is_same_v<T, bfloat16>);
     return high_halves(bfloat16_high_bits(pair.first), bfloat16_high_bits(pair.second));
   } else {
-    return joined(packed_bits<T>(pair.first), packed_bits<T>(pair.second));
+    return joined(packed_bits<T>(pair.first), packed_bits<T>(pair.second),
+                  std::make_index_sequence<pair_elements>());
   }
 }
 
