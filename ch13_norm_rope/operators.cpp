@@ -133,11 +133,11 @@ Problem layer_norm_problem(const Arguments& a) {
         layer_norm(backend, x, g, b, y, a.eps);
       } else {
         layer_norm_unfused(backend, x, g, b, y,
-                                {t.template rows<T>("x2"), t.template row<float>("sum_x"),
-                                 t.template row<float>("sum_x2"), t.template row<float>("mean"),
-                                 t.template row<float>("rstd"), t.template rows<T>("centered"),
-                                 t.template rows<T>("scaled")},
-                                a.eps);
+                           {t.template rows<T>("x2"), t.template row<float>("sum_x"),
+                            t.template row<float>("sum_x2"), t.template row<float>("mean"),
+                            t.template row<float>("rstd"), t.template rows<T>("centered"),
+                            t.template rows<T>("scaled")},
+                           a.eps);
       }
     });
   };

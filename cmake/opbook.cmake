@@ -49,8 +49,10 @@ if(OPBOOK_WERROR)
   list(APPEND warnings -Werror)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # False alarms about "text" + std::string, of which GCC 12 inlines too much (GCC bug 105651).
-  list(APPEND warnings -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
+  # False alarms about "text" + std::string, of which GCC 12 inlines too much (GCC bug 105651), and
+  # about its own AVX-512 header.
+  list(APPEND warnings -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
+    -Wno-maybe-uninitialized)
 endif()
 target_compile_options(opbook_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 
