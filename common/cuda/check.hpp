@@ -18,10 +18,4 @@ inline void check(cudaError_t error, const char* what) {
   throw CudaError(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-/// Throws CudaError where the kernel just launched could not be queued. What goes wrong while it
-/// runs is seen by synchronise().
-inline void check_launch(const char* kernel) {
-  check(cudaGetLastError(), kernel);
-}
-
 }  // namespace opbook::gpu
