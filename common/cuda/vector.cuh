@@ -117,8 +117,8 @@ __device__ Vector<T> load_constant(const T* row, int i) {
   const uint4 words = __ldg(reinterpret_cast<const uint4*>(row) + i);
   return {{words.x, words.y, words.z, words.w}};
 }
-/// The same into `vector` if `wanted`; otherwise it keeps its value. One predicated instruction: a
-/// branch round a load makes the compiler wait, at its end, for all the loads before it.
+/// The same into `vector` if `wanted`; otherwise it keeps its value. One predicated instruction, no
+/// branch.
 template <class T>
 __device__ void load_constant_if(bool wanted, const T* row, int i, Vector<T>& vector) {
   asm volatile(
