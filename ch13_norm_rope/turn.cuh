@@ -29,8 +29,7 @@ struct Tail {
 ///    partners meet by shuffles, and the angles were asked for together with the row: a dependent
 ///    load after the reduction would cost every row the latency of memory.
 ///  - Anywhere else partners meet in shared memory, 2 half vectors of it, and angles are loaded
-///  when
-///    they are needed, from the L2 into which they were prefetched.
+///    when they are needed, from the L2 into which they were prefetched.
 /// This is not the fastest order yet. Asking for the angles before the row, under a branch, took
 /// the quantising operator from 68 to 74 % of a copy (16384 x 8192, bfloat16) and from 76 to 83 %
 /// (65536 x 1024), against predicated loads after it, as they are here.
