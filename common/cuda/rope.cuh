@@ -81,31 +81,15 @@ struct Angles {
     }
   }
 
-  /// Vector i of both.
-  __device__ void load_vectors(int i, Vector<T>& c, Vector<T>& s) const {
-    if (there) {
-      c = load_constant(cos, i);
-      s = load_constant(sin, i);
-    } else {
-      float nan[vector_width<T>];
-#pragma unroll
-      for (float& value : nan) value = __uint_as_float(0x7FFFFFFFu);
-      c = s = pack<T>(nan);
-    }
+  /// Vector i of both, if `wanted`, asked for here and without a branch.
+  __device__ void load_vectors(bool wanted, int i, Vector<T>& c, Vector<T>& s) const {
+    constexpr std::uint32_t nan = sizeof(T) == 4 ? 0x7FFFFFFFu : 0x7FFF7FFFu;
+    c = load_vector_if(wanted && there, cos, i, Vector<T>{nan, nan, nan, nan});
+    s = load_vector_if(wanted && there, sin, i, Vector<T>{nan, nan, nan, nan});
   }
 
-  /// The same if `wanted`, without a branch.
-  __device__ void load_vectors_if(bool wanted, int i, Vector<T>& c, Vector<T>& s) const {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      c.words[j] = s.words[j] = sizeof(T) == 4 ? 0x7FFFFFFFu : 0x7FFF7FFFu;  // NaN
-    }
-    load_constant_if(wanted && there, cos, i, c);
-    load_constant_if(wanted && there, sin, i, s);
-  }
-
-  /// Brings vector i nearer, so that the load that needs it need not wait for memory.
-  __device__ void prefetch(int i) const {
+  /// Brings vector i, and what shares its 128 bytes, into the L2.
+  __device__ void bring_nearer(int i) const {
     if (!there) return;
     asm volatile("prefetch.global.L2 [%0];" ::"l"(cos + i * vector_width<T>));
     asm volatile("prefetch.global.L2 [%0];" ::"l"(sin + i * vector_width<T>));
