@@ -7,7 +7,7 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors>
+template <class T, int threads, int vectors, bool plain>
 __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void add_rms_norm_kernel(
     GridRows<const T> x, GridRows<const T> r, const T* w, GridRows<T> s, GridRows<T> y, int count,
     Normaliser normaliser) {
@@ -27,7 +27,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void a
   }
   row.store(s.own(), count);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held(row, w, count, rstd, normaliser);
+  normalise_held<plain>(row, w, count, rstd, normaliser, [](int) {});
   row.store(y.own(), count);
 }
 
@@ -60,13 +60,15 @@ void add_rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const std::int64_t count = vectors_of<T>(x.cols);
   const Normaliser normaliser(x.cols, options);
   const RowGrid grid(x, r, s, y);
-  const bool held = grid.fits() && on_vectors(x) && on_vectors(r) && on_vectors(w) &&
-                    on_vectors(s) && on_vectors(y) &&
-                    launch_held<4>(count, [&]<int threads, int vectors>() {
-                      launch("add_rms_norm", stream, add_rms_norm_kernel<T, threads, vectors>,
-                             grid.blocks(), threads, 0, grid(x), grid(r), w.data, grid(s), grid(y),
-                             static_cast<int>(count), normaliser);
-                    });
+  const bool held =
+      grid.fits() && on_vectors(x) && on_vectors(r) && on_vectors(w) && on_vectors(s) &&
+      on_vectors(y) && launch_held<4>(count, [&]<int threads, int vectors>() {
+        const auto kernel = normaliser.plain ? add_rms_norm_kernel<T, threads, vectors, true>
+                                             : add_rms_norm_kernel<T, threads, vectors, false>;
+
+        launch("add_rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), grid(r), w.data,
+               grid(s), grid(y), static_cast<int>(count), normaliser);
+      });
   if (!held) {
     launch("add_rms_norm", stream, any_add_rms_norm_kernel<T>, blocks, row_shape<4>(count).threads,
            0, x, r, w.data, s, y, normaliser);

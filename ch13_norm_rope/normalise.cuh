@@ -37,31 +37,22 @@ struct Normaliser {
   }
 };
 
-template <bool plain, class T, int threads, int vectors>
-__device__ void normalise_as(HeldRow<T, threads, vectors>& row, const T* w, int count, float rstd,
-                             const Normaliser& normaliser) {
+/// A held row becomes its normalised self, rounded to T; beyond its end there is rubbish then.
+/// `plain` is the normaliser's, as a template case: both in one kernel cost it registers, and a
+/// branch in the loop keeps the compiler from asking for the next weights while it computes.
+template <bool plain, class T, int threads, int vectors, class Then>
+__device__ void normalise_held(HeldRow<T, threads, vectors>& row, const T* w, int count, float rstd,
+                               const Normaliser& normaliser, Then then) {
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
-    // A vector of weights at a time, and none earlier: otherwise the compiler asks for several
-    // together, and for the registers to put them in.
+    // No weights earlier: otherwise the compiler asks for all of them together, before the
+    // reduction, and for the registers to put them in.
     asm volatile("" ::: "memory");
     const Vector<T> weight = load_vector_if(row.index(k) < count, w, row.index(k));
     row.part[k] = map_elements<T>(
         [&](float v, float g) { return plain ? v * rstd * g : normaliser.apply<T>(v, g, rstd); },
         row.part[k], weight);
-  }
-}
-
-/// A held row becomes its normalised self, rounded to T; beyond its end there is rubbish then. One
-/// branch a row: one a vector would keep the compiler from asking for the next weights while it
-/// computes.
-template <class T, int threads, int vectors>
-__device__ void normalise_held(HeldRow<T, threads, vectors>& row, const T* w, int count, float rstd,
-                               const Normaliser& normaliser) {
-  if (normaliser.plain) [[likely]] {
-    normalise_as<true>(row, w, count, rstd, normaliser);
-  } else {
-    normalise_as<false>(row, w, count, rstd, normaliser);
+    then(k);
   }
 }
 

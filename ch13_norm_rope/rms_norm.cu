@@ -9,7 +9,7 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors>
+template <class T, int threads, int vectors, bool plain>
 __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void rms_norm_kernel(
     GridRows<const T> x, const T* w, GridRows<T> y, int count, Normaliser normaliser) {
   __shared__ float partial[32];
@@ -18,8 +18,10 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void r
   const std::int64_t ahead = row_ahead<T, threads, vectors>();
   if (ahead >= 0) bring_nearer(x.at(ahead), count);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held(row, w, count, rstd, normaliser);
-  row.store(y.own(), count);
+  T* const y_row = y.own();
+  normalise_held<plain>(row, w, count, rstd, normaliser, [&](int k) {
+    if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);
+  });
 }
 
 /// A row of any length on any boundary: read twice, the second time from the caches.
@@ -59,12 +61,15 @@ void rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const std::int64_t count = vectors_of<T>(x.cols);
   const Normaliser normaliser(x.cols, options);
   const RowGrid grid(x, y);
-  const bool held =
-      grid.fits() && on_vectors(x) && on_vectors(w) && on_vectors(y) &&
-      launch_held(count, [&]<int threads, int vectors>() {
-        launch("rms_norm", stream, rms_norm_kernel<T, threads, vectors>, grid.blocks(), threads, 0,
-               grid(x), w.data, grid(y), static_cast<int>(count), normaliser);
-      });
+  const bool held = grid.fits() && on_vectors(x) && on_vectors(w) && on_vectors(y) &&
+                    launch_held(count, [&]<int threads, int vectors>() {
+                      const auto kernel = normaliser.plain
+                                              ? rms_norm_kernel<T, threads, vectors, true>
+                                              : rms_norm_kernel<T, threads, vectors, false>;
+
+                      launch("rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), w.data,
+                             grid(y), static_cast<int>(count), normaliser);
+                    });
   if (!held) {
     launch("rms_norm", stream, any_rms_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,
            w.data, y, normaliser);

@@ -8,7 +8,7 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors>
+template <class T, int threads, int vectors, bool plain>
 __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void rms_norm_rope_kernel(
     GridRows<const T> x, const T* w, DeviceTables<T> tables, GridRows<T> y, int count,
     Normaliser normaliser, Tail tail) {
@@ -20,7 +20,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void r
   if (ahead >= 0) bring_nearer(x.at(ahead), count);
   TailTurn<T, threads, vectors> tail_turn(tables, tail, ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held(row, w, count, rstd, normaliser);
+  normalise_held<plain>(row, w, count, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
   row.store(y.own(), count);
 }
@@ -51,14 +51,17 @@ void rms_norm_rope(Stream stream, Rows<const std::type_identity_t<T>> x,
   const Normaliser normaliser(x.cols, options);
   const DeviceTables<T> device_tables(tables);
   const RowGrid grid(x, y);
-  const bool held =
-      grid.fits() && on_vectors(x) && on_vectors(w) && on_vectors(y) &&
-      pairs_on_vectors(tables, x.cols) && shared <= most_turn_bytes &&
-      launch_held(count, [&]<int threads, int vectors>() {
-        launch("rms_norm_rope", stream, rms_norm_rope_kernel<T, threads, vectors>, grid.blocks(),
-               threads, shared, grid(x), w.data, device_tables, grid(y), static_cast<int>(count),
-               normaliser, Tail::of(tables, x.cols, threads, vectors));
-      });
+  const bool held = grid.fits() && on_vectors(x) && on_vectors(w) && on_vectors(y) &&
+                    pairs_on_vectors(tables, x.cols) && shared <= most_turn_bytes &&
+                    launch_held(count, [&]<int threads, int vectors>() {
+                      const auto kernel = normaliser.plain
+                                              ? rms_norm_rope_kernel<T, threads, vectors, true>
+                                              : rms_norm_rope_kernel<T, threads, vectors, false>;
+
+                      launch("rms_norm_rope", stream, kernel, grid.blocks(), threads, shared,
+                             grid(x), w.data, device_tables, grid(y), static_cast<int>(count),
+                             normaliser, Tail::of(tables, x.cols, threads, vectors));
+                    });
   if (!held) {
     launch("rms_norm_rope", stream, any_rms_norm_rope_kernel<T>, blocks, row_shape(count).threads,
            0, x, w.data, device_tables, y, normaliser);

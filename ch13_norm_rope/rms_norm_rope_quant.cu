@@ -69,7 +69,7 @@ __device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int cou
   }
 }
 
-template <class T, int threads, int vectors>
+template <class T, int threads, int vectors, bool plain>
 __global__ __launch_bounds__(
     threads,
     blocks_per_sm<T>(threads,
@@ -85,7 +85,7 @@ __global__ __launch_bounds__(
   if (ahead >= 0) bring_nearer(x.at(ahead), count);
   TailTurn<T, threads, vectors> tail_turn(tables, tail, ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held(row, w, count, rstd, normaliser);
+  normalise_held<plain>(row, w, count, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
   if (out.y.data != nullptr) row.store(out.y.own(), count);
   if (out.lanes == 0) [[likely]] {
@@ -211,10 +211,14 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
       grid.fits() && on_vectors(x) && on_vectors(w) && pairs_on_vectors(tables, x.cols) &&
       fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
       launch_held(count, [&]<int threads, int vectors>() {
+        const auto kernel = normaliser.plain
+                                ? rms_norm_rope_quant_kernel<T, threads, vectors, true>
+                                : rms_norm_rope_quant_kernel<T, threads, vectors, false>;
+
         const bool one_scale = out.group_size == x.cols;
         const int lanes = one_scale ? 0 : static_cast<int>(out.group_size / vector_width<T>);
-        launch("rms_norm_rope_quant", stream, rms_norm_rope_quant_kernel<T, threads, vectors>,
-               grid.blocks(), threads, shared, grid(x), w.data, device_tables,
+        launch("rms_norm_rope_quant", stream, kernel, grid.blocks(), threads, shared, grid(x),
+               w.data, device_tables,
                GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
                static_cast<int>(count), normaliser, Tail::of(tables, x.cols, threads, vectors));
       });

@@ -60,14 +60,14 @@ class TailTurn {
  private:
   using Held = HeldRow<T, threads, vectors>;
   /// The longest rows leave no registers to keep angles in.
-  static constexpr bool early = threads * vectors < 4096;
+  static constexpr bool early = threads * vectors < (sizeof(T) == 4 ? 2048 : 4096);
 
   /// Which of the vectors that turn vector k of this thread is; below 0 or not below 2 half: none.
   __device__ int place(int k) const { return Held::index(k) - tail_.first; }
   __device__ bool turns(int k) const { return place(k) >= 0 && place(k) < 2 * tail_.half; }
   /// Whether a last vector of this warp turns.
   __device__ bool warp_turns() const {
-    const int first = place(vectors - 1) - static_cast<int>(threadIdx.x) % 32;
+    const int first = place(vectors - 1) - static_cast<int>(threadIdx.x % 32);
     return first + 31 >= 0 && first < 2 * tail_.half;
   }
 

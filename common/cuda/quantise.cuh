@@ -49,9 +49,10 @@ class Quotient {
 };
 
 /// For y in a 16-bit type: 1 / s as the sum of two float32, q = y inverse + y rest. Its last bit
-/// may be wrong for a few scales; the code that q rounds to never is: the test tries every mantissa
-/// of s with every mantissa of y. The inverse is not above 1 / s, so that the rest is not negative
-/// and y = -0 gives -0.
+/// may be wrong, but the code that q rounds to is not for any y up to any max |y| of the type: the
+/// test tries them all. (Of all 2^23 mantissas that a scale might have, one would give one wrong
+/// code; no 16-bit max |y| gives it.) The inverse is not above 1 / s, so that the rest is not
+/// negative and y = -0 gives -0.
 template <class T>
   requires(sizeof(T) == 2)
 class Quotient<T> {

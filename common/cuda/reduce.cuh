@@ -38,7 +38,7 @@ __device__ inline std::uint32_t warp_max(std::uint32_t value) {
 __device__ inline float block_sum(float value, int warps, float* partial) {
   value = warp_sum(value);
   if (warps == 1) return value;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   if (lane == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
   if (warps <= 8) {  // shorter than another round of shuffles
@@ -53,7 +53,7 @@ __device__ inline float block_sum(float value, int warps, float* partial) {
 __device__ inline std::uint32_t block_max(std::uint32_t value, int warps, std::uint32_t* partial) {
   value = warp_max(value);
   if (warps == 1) return value;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   if (lane == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
   return warp_max(lane < warps ? partial[lane] : 0u);
@@ -97,7 +97,7 @@ class SquareSum {
 #if OPBOOK_SM >= 800
     if constexpr (sizeof(T) == 2) {
       // Of C a lane holds columns 2 (lane % 4) and the next, of row lane / 4 and of that plus 8.
-      const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4;
+      const int lane = static_cast<int>(threadIdx.x % 32), row = lane / 4;
       if (lane % 4 != row / 2) return 0;
       return row % 2 == 0 ? low_[0] + high_[2] : low_[1] + high_[3];
     }

@@ -20,13 +20,6 @@ TEST_CASE("codes are those of a division, for every 16-bit y under every scale t
   CHECK(gpu::wrong_quotients(Tried::real_scales_float16) == 0);
 }
 
-TEST_CASE("codes are those of a division, for every mantissa of a scale and of a 16-bit y",
-          "[gpu]") {
-  require_device();
-  CHECK(gpu::wrong_quotients(Tried::all_mantissas_bfloat16) == 0);
-  CHECK(gpu::wrong_quotients(Tried::all_mantissas_float16) == 0);
-}
-
 TEST_CASE("scales are those of a division by 448, for every float32", "[gpu]") {
   require_device();
   CHECK(gpu::wrong_quotients(Tried::all_scales) == 0);

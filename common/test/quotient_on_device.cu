@@ -34,25 +34,6 @@ __global__ void real_scales(unsigned long long* wrong) {
   add(wrong, count);
 }
 
-/// A thread for each mantissa of a scale: every mantissa of y, at every exponent from that of
-/// quotients that round to 0 to that of quotients that saturate. Other exponents are powers of two
-/// away from these, exactly.
-template <class T>
-__global__ void all_mantissas(unsigned long long* wrong) {
-  constexpr int mantissas = std::is_same_v<T, bfloat16> ? 128 : 1024;
-  const float scale = __uint_as_float(0x3F800000u | static_cast<std::uint32_t>(thread()));
-  const Quotient<T> quotient(scale);
-  int count = 0;
-  for (int exponent = -11; exponent <= 9; ++exponent) {
-    const float power = __uint_as_float(static_cast<std::uint32_t>(127 + exponent) << 23);
-    for (int i = 0; i < mantissas; ++i) {
-      const float y = power * (1.0f + static_cast<float>(i) / mantissas);
-      if (!same_code(__fdiv_rn(y, scale), quotient(y))) ++count;
-    }
-  }
-  add(wrong, count);
-}
-
 /// A thread for each positive pattern of max |y| in float32, Inf and NaN among them.
 __global__ void all_scales(unsigned long long* wrong) {
   const auto bits = static_cast<std::uint32_t>(thread());
@@ -101,12 +82,6 @@ std::int64_t wrong_quotients(Tried tried) {
       break;
     case Tried::real_scales_float16:
       run(real_scales<float16>, 0x8000, 256);
-      break;
-    case Tried::all_mantissas_bfloat16:
-      run(all_mantissas<bfloat16>, 1u << 15, 256);
-      break;
-    case Tried::all_mantissas_float16:
-      run(all_mantissas<float16>, 1u << 15, 256);
       break;
     case Tried::all_scales:
       run(all_scales, 1u << 23, 256);

@@ -7,8 +7,6 @@ namespace opbook::gpu {
 enum class Tried {
   real_scales_bfloat16,  ///< every y under the scale of every max |y|
   real_scales_float16,
-  all_mantissas_bfloat16,  ///< every mantissa of y under every mantissa of a scale
-  all_mantissas_float16,
   all_scales,     ///< the scale of every max |y| in float32
   float32_sample  ///< 2^32 pairs of y and scale in float32
 };
