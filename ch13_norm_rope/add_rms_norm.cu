@@ -15,8 +15,8 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void a
   HeldRow<T, threads, vectors> row, residual;
   row.load(x.own(), count);
   residual.load(r.own(), count);
-  const std::int64_t ahead = row_ahead<T, threads, vectors>();
-  if (ahead >= 0) {
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) {
     bring_nearer(x.at(ahead), count);
     bring_nearer(r.at(ahead), count);
   }

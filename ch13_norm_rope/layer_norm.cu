@@ -45,8 +45,8 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void l
   T* const y_row = y.own();
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
-  const std::int64_t ahead = row_ahead<T, threads, vectors>();
-  if (ahead >= 0) bring_nearer(x.at(ahead), count);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
 
   float sum = 0;
 #pragma unroll

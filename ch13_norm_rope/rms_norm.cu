@@ -15,8 +15,8 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void r
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
-  const std::int64_t ahead = row_ahead<T, threads, vectors>();
-  if (ahead >= 0) bring_nearer(x.at(ahead), count);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   T* const y_row = y.own();
   normalise_held<plain>(row, w, count, rstd, normaliser, [&](int k) {

@@ -69,26 +69,26 @@ __device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int cou
   }
 }
 
-template <class T, int threads, int vectors, bool plain>
+template <class T, int threads, int vectors, bool usual>
 __global__ __launch_bounds__(
     threads,
     blocks_per_sm<T>(threads,
                      vectors)) void rms_norm_rope_quant_kernel(GridRows<const T> x, const T* w,
-                                                               DeviceTables<T> tables,
+                                                               AngleRows<T> tables,
                                                                GridQuantised<T> out, int count,
                                                                Normaliser normaliser, Tail tail) {
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
-  const std::int64_t ahead = row_ahead<T, threads, vectors>();
-  if (ahead >= 0) bring_nearer(x.at(ahead), count);
-  TailTurn<T, threads, vectors> tail_turn(tables, tail, ahead);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
+  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail, ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held<plain>(row, w, count, rstd, normaliser, [](int) {});
+  normalise_held<usual>(row, w, count, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
-  if (out.y.data != nullptr) row.store(out.y.own(), count);
-  if (out.lanes == 0) [[likely]] {
+  if (!usual && out.y.data != nullptr) row.store(out.y.own(), count);
+  if (usual || out.lanes == 0) {
     quantise_row(row, count, out);
   } else {
     quantise_groups(row, count, out);
@@ -208,19 +208,20 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
   const DeviceQuantised<T> out = on_device(result, x.cols, options.group_size);
   const RowGrid grid(x, result.q, result.scale, result.y);
   const bool held =
-      grid.fits() && on_vectors(x) && on_vectors(w) && pairs_on_vectors(tables, x.cols) &&
-      fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
+      grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) && on_vectors(w) &&
+      pairs_on_vectors(tables, x.cols) && fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
       launch_held(count, [&]<int threads, int vectors>() {
-        const auto kernel = normaliser.plain
-                                ? rms_norm_rope_quant_kernel<T, threads, vectors, true>
-                                : rms_norm_rope_quant_kernel<T, threads, vectors, false>;
-
         const bool one_scale = out.group_size == x.cols;
         const int lanes = one_scale ? 0 : static_cast<int>(out.group_size / vector_width<T>);
+        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
+        const bool usual =
+            normaliser.plain && tail.by_shuffle && lanes == 0 && out.y.data == nullptr;
+        const auto kernel = usual ? rms_norm_rope_quant_kernel<T, threads, vectors, true>
+                                  : rms_norm_rope_quant_kernel<T, threads, vectors, false>;
         launch("rms_norm_rope_quant", stream, kernel, grid.blocks(), threads, shared, grid(x),
-               w.data, device_tables,
+               w.data, AngleRows<T>(device_tables),
                GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
-               static_cast<int>(count), normaliser, Tail::of(tables, x.cols, threads, vectors));
+               static_cast<int>(count), normaliser, tail);
       });
   if (!held) {
     launch("rms_norm_rope_quant", stream, any_rms_norm_rope_quant_kernel<T>, blocks,

@@ -33,26 +33,26 @@ struct Tail {
 ///  - Anywhere else partners meet in shared memory, 2 half vectors of it, and angles are loaded
 ///    when they are needed.
 /// Either way an earlier block has brought the angles into the L2.
-template <class T, int threads, int vectors>
+/// `by_shuffle` is the tail's, as a template case.
+template <class T, int threads, int vectors, bool by_shuffle>
 class TailTurn {
  public:
   /// Asks for the angles of the block's row, and brings nearer those of the row of outer index
-  /// `ahead`, if not -1.
-  __device__ TailTurn(const DeviceTables<T>& tables, const Tail& tail, std::int64_t ahead)
+  /// `ahead`, if there is one.
+  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail, unsigned ahead)
       : tables_(tables), tail_(tail) {
-    if (tail.half == 0) return;
-    if (early && tail.by_shuffle) load_angles();
+    if (early) load_angles();
     const int line = static_cast<int>(threadIdx.x) * 8;  // vectors in 128 bytes
-    if (ahead < 0 || line >= tail.half) return;
-    Angles<T>(tables, row_number(ahead)).bring_nearer(line);
+    if (line < tail.half && ahead < gridDim.x) {
+      tables.bring_nearer(tables.row_of(row_number(ahead)), line);
+    }
   }
 
   __device__ void turn(HeldRow<T, threads, vectors>& row, void* shared) {
-    if (tail_.half == 0) return;
-    if (tail_.by_shuffle) [[likely]] {
+    if constexpr (by_shuffle) {
       if (!early) load_angles();
       turn_in_warp(row.part[vectors - 1]);
-    } else {
+    } else if (tail_.half > 0) {
       turn_in_block(row, static_cast<Vector<T>*>(shared));
     }
   }
@@ -60,7 +60,7 @@ class TailTurn {
  private:
   using Held = HeldRow<T, threads, vectors>;
   /// The longest rows leave no registers to keep angles in.
-  static constexpr bool early = threads * vectors < (sizeof(T) == 4 ? 2048 : 4096);
+  static constexpr bool early = by_shuffle && threads * vectors < (sizeof(T) == 4 ? 2048 : 4096);
 
   /// Which of the vectors that turn vector k of this thread is; below 0 or not below 2 half: none.
   __device__ int place(int k) const { return Held::index(k) - tail_.first; }
@@ -74,8 +74,8 @@ class TailTurn {
   __device__ void load_angles() {
     if (!warp_turns()) return;
     const int p = place(vectors - 1);
-    Angles<T>(tables_, own_row_number())
-        .load_vectors(turns(vectors - 1), p < tail_.half ? p : p - tail_.half, cos_, sin_);
+    tables_.load(tables_.row_of(row_number(blockIdx.x)), turns(vectors - 1),
+                 p < tail_.half ? p : p - tail_.half, cos_, sin_);
   }
 
   __device__ void turn_in_warp(Vector<T>& own) const {
@@ -98,7 +98,7 @@ class TailTurn {
   }
 
   __device__ void turn_in_block(Held& row, Vector<T>* pairs) const {
-    const Angles<T> angles(tables_, own_row_number());
+    const unsigned table_row = tables_.row_of(row_number(blockIdx.x));
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
       if (turns(k)) pairs[place(k)] = row.part[k];
@@ -107,7 +107,7 @@ class TailTurn {
     for (int p = static_cast<int>(threadIdx.x); p < tail_.half; p += threads) {
       const Vector<T> low = pairs[p], high = pairs[p + tail_.half];
       Vector<T> cos, sin;
-      angles.load_vectors(true, p, cos, sin);
+      tables_.load(table_row, true, p, cos, sin);
       pairs[p] = turned(low, high, cos, sin, true);
       pairs[p + tail_.half] = turned(high, low, cos, sin, false);
     }
@@ -118,10 +118,17 @@ class TailTurn {
     }
   }
 
-  const DeviceTables<T>& tables_;
+  const AngleRows<T>& tables_;
   const Tail& tail_;
   Vector<T> cos_, sin_;
 };
+
+/// Blocks that must fit an SM at once: the unusual cases of long rows need more registers.
+template <class T>
+constexpr int turning_blocks_per_sm(int threads, int vectors, bool usual) {
+  const int blocks = blocks_per_sm<T>(threads, vectors);
+  return usual || vectors <= 4 ? blocks : (blocks + 1) / 2;
+}
 
 /// Shared memory in which pairs meet.
 template <class T>

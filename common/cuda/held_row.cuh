@@ -72,18 +72,15 @@ struct GridRows {
   T* data;
   std::int64_t outer_stride, inner_stride;
 
-  __device__ T* at(std::int64_t outer) const {
+  __device__ T* at(unsigned outer) const {
     return data + outer * outer_stride + blockIdx.y * inner_stride;
   }
   __device__ T* own() const { return at(blockIdx.x); }
 };
 
-/// The number of the block's row, or of that of another outer index, among all rows.
-__device__ inline std::int64_t row_number(std::int64_t outer) {
+/// The number of the row of an outer index, among all rows.
+__device__ inline unsigned row_number(unsigned outer) {
   return outer * gridDim.y + blockIdx.y;
-}
-__device__ inline std::int64_t own_row_number() {
-  return row_number(blockIdx.x);
 }
 
 /// A grid with a block a row, for views that are to be walked together. Whatever is to be divided
@@ -93,7 +90,8 @@ class RowGrid {
   template <class... T>
   explicit RowGrid(Rows<T>... views) {
     (settle(views), ...);
-    fits_ = outer_ <= 0x7FFFFFFF && inner_ <= 65535 && (matches(views) && ...);
+    fits_ = outer_ <= 0x7FFFFFFF && inner_ <= 65535 && outer_ * inner_ < 0xFFFFFFFF &&
+            (matches(views) && ...);
   }
 
   /// Whether there is such a grid: views with two strides must have the same inner dimension.
@@ -129,16 +127,15 @@ class RowGrid {
   bool fits_ = false;
 };
 
-/// The outer index of the row to be brought into the L2 while this block waits for its own: as many
-/// rows ahead as a quarter of those that the card holds at once (nearer, it comes too late; at
-/// twice as many it is gone again). -1 where there is none.
+/// The outer index of the row to be brought into the L2 while this block waits for its own, which
+/// is not below gridDim.x where there is none: as many rows ahead as a quarter of those that the
+/// card holds at once (nearer, it comes too late; at twice as many it is gone again).
 template <class T, int threads, int vectors>
-__device__ std::int64_t row_ahead() {
+__device__ unsigned row_ahead() {
   constexpr int at_once = blocks_per_sm<T>(threads, vectors);
   unsigned sms;
   asm("mov.u32 %0, %%nsmid;" : "=r"(sms));
-  const unsigned outer = blockIdx.x + sms * at_once / 4;
-  return outer < gridDim.x ? static_cast<std::int64_t>(outer) : -1;
+  return blockIdx.x + sms * at_once / 4;
 }
 
 /// Brings `count` vectors into the L2.

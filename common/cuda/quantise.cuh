@@ -75,16 +75,18 @@ class Quotient<T> {
 template <class T>
 __device__ void store_codes(float8_e4m3fn* row, int i, const Vector<T>& y,
                             const Quotient<T>& quotient) {
-  float v[vector_width<T>];
-  unpack(y, v);
+  std::uint32_t codes[4];  // of each word
 #pragma unroll
-  for (float& value : v) value = quotient(value);
+  for (int j = 0; j < 4; ++j) {
+    const float2 pair = unpack_word<T>(y.words[j]);
+    codes[j] = pack_e4m3(quotient(pair.x), sizeof(T) == 4 ? 0.0f : quotient(pair.y));
+  }
   if constexpr (std::is_same_v<T, float>) {
-    reinterpret_cast<std::uint32_t*>(row)[i] = pack_e4m3(v[0], v[1]) | pack_e4m3(v[2], v[3]) << 16;
+    reinterpret_cast<std::uint32_t*>(row)[i] =
+        (codes[0] | codes[1] << 8) | (codes[2] | codes[3] << 8) << 16;
   } else {
     reinterpret_cast<uint2*>(row)[i] =
-        make_uint2(pack_e4m3(v[0], v[1]) | pack_e4m3(v[2], v[3]) << 16,
-                   pack_e4m3(v[4], v[5]) | pack_e4m3(v[6], v[7]) << 16);
+        make_uint2(codes[0] | codes[1] << 16, codes[2] | codes[3] << 16);
   }
 }
 

@@ -97,9 +97,10 @@ class SquareSum {
 #if OPBOOK_SM >= 800
     if constexpr (sizeof(T) == 2) {
       // Of C a lane holds columns 2 (lane % 4) and the next, of row lane / 4 and of that plus 8.
-      const int lane = static_cast<int>(threadIdx.x % 32), row = lane / 4;
-      if (lane % 4 != row / 2) return 0;
-      return row % 2 == 0 ? low_[0] + high_[2] : low_[1] + high_[3];
+      const unsigned lane = threadIdx.x % 32, row = lane / 4;
+      const float even = low_[0] + high_[2], odd = low_[1] + high_[3];
+      const float on_diagonal = row % 2 == 0 ? even : odd;
+      return lane % 4 == row / 2 ? on_diagonal : 0.0f;
     }
 #endif
     return low_[0];
