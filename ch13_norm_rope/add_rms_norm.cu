@@ -62,7 +62,7 @@ void add_rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const RowGrid grid(x, r, s, y);
   const bool held =
       grid.fits() && on_vectors(x) && on_vectors(r) && on_vectors(w) && on_vectors(s) &&
-      on_vectors(y) && launch_held<4>(count, [&]<int threads, int vectors>() {
+      on_vectors(y) && launch_held<4096>(count, [&]<int threads, int vectors>() {
         const auto kernel = normaliser.plain ? add_rms_norm_kernel<T, threads, vectors, true>
                                              : add_rms_norm_kernel<T, threads, vectors, false>;
 
@@ -70,8 +70,8 @@ void add_rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
                grid(s), grid(y), static_cast<int>(count), normaliser);
       });
   if (!held) {
-    launch("add_rms_norm", stream, any_add_rms_norm_kernel<T>, blocks, row_shape<4>(count).threads,
-           0, x, r, w.data, s, y, normaliser);
+    launch("add_rms_norm", stream, any_add_rms_norm_kernel<T>, blocks,
+           row_shape<4096>(count).threads, 0, x, r, w.data, s, y, normaliser);
   }
 }
 

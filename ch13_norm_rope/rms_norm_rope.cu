@@ -22,7 +22,8 @@ __global__ __launch_bounds__(
   row.load(x.own(), count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
-  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail, ahead);
+  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail);
+  tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   normalise_held<usual>(row, w, count, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);

@@ -43,13 +43,13 @@ __device__ void quantise_row(const HeldRow<T, threads, vectors>& row, int count,
     bits = row.index(k) < count ? with_this : bits;
   }
   const float scale = scale_of(block_max(widest<T>(bits), threads / 32, partial));
-  if (threadIdx.x == 0) *out.scale.own() = scale;
   const Quotient<T> quotient(scale);
   float8_e4m3fn* const q_row = out.q.own();
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     if (row.index(k) < count) store_codes(q_row, row.index(k), row.part[k], quotient);
   }
+  if (threadIdx.x == 0) *out.scale.own() = scale;
 }
 
 /// The same with a scale for each `lanes` neighbouring vectors, which neighbouring lanes hold: a
@@ -83,7 +83,8 @@ __global__ __launch_bounds__(
   row.load(x.own(), count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
-  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail, ahead);
+  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail);
+  tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   normalise_held<usual>(row, w, count, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
@@ -210,7 +211,7 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
   const bool held =
       grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) && on_vectors(w) &&
       pairs_on_vectors(tables, x.cols) && fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
-      launch_held(count, [&]<int threads, int vectors>() {
+      launch_held<512>(count, [&]<int threads, int vectors>() {
         const bool one_scale = out.group_size == x.cols;
         const int lanes = one_scale ? 0 : static_cast<int>(out.group_size / vector_width<T>);
         const Tail tail = Tail::of(tables, x.cols, threads, vectors);
@@ -225,7 +226,7 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
       });
   if (!held) {
     launch("rms_norm_rope_quant", stream, any_rms_norm_rope_quant_kernel<T>, blocks,
-           row_shape(count).threads, 0, x, w.data, device_tables, out, normaliser);
+           row_shape<512>(count).threads, 0, x, w.data, device_tables, out, normaliser);
   }
 }
 

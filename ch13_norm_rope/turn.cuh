@@ -37,14 +37,16 @@ struct Tail {
 template <class T, int threads, int vectors, bool by_shuffle>
 class TailTurn {
  public:
-  /// Asks for the angles of the block's row, and brings nearer those of the row of outer index
-  /// `ahead`, if there is one.
-  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail, unsigned ahead)
-      : tables_(tables), tail_(tail) {
+  /// Asks for the angles of the block's row.
+  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail) : tables_(tables), tail_(tail) {
     if (early) load_angles();
+  }
+
+  /// Brings nearer those of the row of another outer index, if there is one.
+  __device__ void bring_nearer(unsigned outer) const {
     const int line = static_cast<int>(threadIdx.x) * 8;  // vectors in 128 bytes
-    if (line < tail.half && ahead < gridDim.x) {
-      tables.bring_nearer(tables.row_of(row_number(ahead)), line);
+    if (line < tail_.half && outer < gridDim.x) {
+      tables_.bring_nearer(tables_.row_of(row_number(outer)), line);
     }
   }
 

@@ -159,52 +159,39 @@ struct RowShape {
   int threads, vectors;
 };
 
-/// Those for a row of `count` vectors, at most `most` (4 or 8) a thread; no vectors where it is too
-/// long to be held.
-template <int most = 8>
+/// Those for a row of `count` vectors: up to `four` vectors four a thread, beyond them eight; no
+/// vectors where the row is too long to be held.
+template <int four = 1024>
 RowShape row_shape(std::int64_t count) {
-  constexpr RowShape shapes[] = {{32, 1},
-                                 {32, 4},
-                                 {64, 4},
-                                 {128, 4},
-                                 {256, 4},
-                                 most == 8 ? RowShape{256, 8} : RowShape{512, 4},
-                                 most == 8 ? RowShape{512, 8} : RowShape{1024, 4}};
-  for (const RowShape shape : shapes) {
-    if (count <= shape.threads * shape.vectors) return shape;
+  if (count <= 32) return {32, 1};
+  for (int threads = 32; threads * 4 <= four; threads *= 2) {
+    if (count <= threads * 4) return {threads, 4};
+  }
+  for (int threads = four / 4; threads <= 512; threads *= 2) {
+    if (count <= threads * 8) return {threads, 8};
   }
   return {1024, 0};
 }
 
 /// Calls launch.operator()<threads, vectors>() with that shape; false where the row is too long.
-template <int most = 8, class Launch>
+template <int four = 1024, class Launch>
 bool launch_held(std::int64_t count, Launch launch) {
-  const auto [threads, vectors] = row_shape<most>(count);
-  switch (threads * vectors) {
-    case 32 * 1:
-      launch.template operator()<32, 1>();
-      return true;
-    case 32 * 4:
-      launch.template operator()<32, 4>();
-      return true;
-    case 64 * 4:
-      launch.template operator()<64, 4>();
-      return true;
-    case 128 * 4:
-      launch.template operator()<128, 4>();
-      return true;
-    case 256 * 4:
-      launch.template operator()<256, 4>();
-      return true;
-    case 256 * 8:
-      launch.template operator()<256 * 8 / most, most>();
-      return true;
-    case 512 * 8:
-      launch.template operator()<512 * 8 / most, most>();
-      return true;
-    default:
-      return false;
-  }
+  const RowShape shape = row_shape<four>(count);
+  const auto as = [&]<int threads, int vectors>() {
+    if (shape.threads != threads || shape.vectors != vectors) return false;
+    launch.template operator()<threads, vectors>();
+    return true;
+  };
+  const auto by_four_or_eight = [&]<int held>() {  // `held` vectors in all
+    constexpr int vectors = held <= four ? 4 : 8;
+    return as.template operator()<held / vectors, vectors>();
+  };
+  return as.template operator()<32, 1>() || by_four_or_eight.template operator()<128>() ||
+         by_four_or_eight.template operator()<256>() ||
+         by_four_or_eight.template operator()<512>() ||
+         by_four_or_eight.template operator()<1024>() ||
+         by_four_or_eight.template operator()<2048>() ||
+         by_four_or_eight.template operator()<4096>();
 }
 
 /// Vectors of a row of `cols` elements, the last one perhaps not full.
