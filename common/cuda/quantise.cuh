@@ -10,10 +10,15 @@
 
 namespace opbook::gpu {
 
-/// amax = max(max |y|, 1e-4), scale = amax / 448. `bits` is the pattern of max |y|; NaN stays NaN.
+/// amax = max(max |y|, 1e-4), scale = amax / 448, correctly rounded: the multiplication by rn(1 /
+/// 448), corrected once as in Quotient, which a test holds against the division for every mantissa.
+/// `bits` is the pattern of max |y|; NaN stays NaN, and Inf stays Inf.
 __device__ inline float scale_of(std::uint32_t bits) {
-  const float amax = __uint_as_float(bits);
-  return __fdiv_rn(amax < 1e-4f ? 1e-4f : amax, 448.0f);
+  const float largest = __uint_as_float(bits);
+  const float amax = largest < 1e-4f ? 1e-4f : largest;
+  const float quotient = amax * (1.0f / 448.0f);
+  const float scale = fmaf(fmaf(quotient, 448.0f, -amax), -(1.0f / 448.0f), quotient);
+  return isinf(amax) ? amax : scale;
 }
 
 /// y / scale, correctly rounded, in three instructions instead of the ten and more of a division,
@@ -21,11 +26,10 @@ __device__ inline float scale_of(std::uint32_t bits) {
 /// with inv = rn(1 / s),  t = y inv,  q = fma(fma(t, s, -y), -inv, t)  (Markstein 1990; see
 /// common/exact_divisor.hpp for the signs). The scales are 2^-23 and above, so that inv is never
 /// subnormal; where a remainder is, the quotient lies far below the smallest code. The test holds
-/// it against __fdiv_rn for every 16-bit y. float32 takes the division itself: there are more y
-/// than can be tried.
-template <class T>
+/// it against __fdiv_rn for every 16-bit y. float32 takes the division itself, unless told
+/// otherwise: there are more y than can be tried.
+template <class T, bool divides = std::is_same_v<T, float>>
 struct Quotient {
-  static constexpr bool divides = std::is_same_v<T, float>;
   float scale, inverse, minus_inverse;
 
   __device__ explicit Quotient(float s)
