@@ -34,15 +34,11 @@ class AnyPairs {
       v_.high[j] = v_.high[j] * rstd * as_float(weight[at.high]);
     });
   }
-  __device__ void turn(const DeviceTables<float>& tables, const TableRow& at) {
-    const float* const cos = tables.cos + at.row * tables.cos_stride;
-    const float* const sin = tables.sin + at.row * tables.sin_stride;
+  __device__ void turn(const Angles<float>& angles) {
     for_each([&](int j, const PairColumns& columns) {
       if (!columns.turns) return;
-      const float nan = __uint_as_float(0x7FFFFFFFu);
-      float low[1] = {v_.low[j]}, high[1] = {v_.high[j]};
-      const float c[1] = {at.there ? cos[pair() + j] : nan};
-      const float s[1] = {at.there ? sin[pair() + j] : nan};
+      float low[1] = {v_.low[j]}, high[1] = {v_.high[j]}, c[1], s[1];
+      angles.load(pair() + j, c, s);
       gpu::turn(low, high, c, s);
       v_.low[j] = low[0];
       v_.high[j] = high[0];

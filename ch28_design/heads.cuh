@@ -44,18 +44,6 @@ __device__ T* head_of(const Rows<T>& rows, Head head) {
   return rows.data + head.token * rows.outer_stride + head.index * rows.inner_stride;
 }
 
-/// Which row of the tables turns a token: never one that is not there.
-struct TableRow {
-  std::int64_t row;
-  bool there;
-
-  TableRow() = default;
-  __device__ TableRow(const DeviceTables<float>& tables, std::uint32_t token)
-      : row(tables.table_row(token)), there(row >= 0 && row < tables.rows) {
-    if (!there) row = 0;
-  }
-};
-
 /// The operator's inputs as a kernel takes them. Throws ArgumentError for more of anything than 31
 /// bits count, and for tables whose rows do not lie at one distance from each other.
 template <class T>

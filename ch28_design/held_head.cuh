@@ -6,20 +6,10 @@
 #include <bit>
 #include <cstdint>
 
-#include "ch28_design/heads.cuh"
+#include "ch28_design/held_inputs.cuh"
 #include "ch28_design/pairs.cuh"
 
 namespace opbook::ch28::gpu {
-
-/// How the lanes of a warp share heads. A team of lanes has as many as a power of two; of 96 and
-/// 192 columns a quarter of them have nothing to do.
-template <int dh, int pairs>
-struct Team {
-  static constexpr int busy = dh / 2 / pairs;
-  static constexpr int lanes = static_cast<int>(std::bit_ceil(static_cast<unsigned>(busy)));
-  static constexpr int per_warp = 32 / lanes;
-  static_assert(busy * pairs * 2 == dh && lanes <= 32);
-};
 
 /// `count` 16-bit elements, packed, read and written at once.
 template <class T, int count>
@@ -31,6 +21,18 @@ struct alignas(count * 2) Packed {
     for (int j = 0; j < count / 2; ++j) {
       values[2 * j] = as_float(T{static_cast<std::uint16_t>(words[j])});
       values[2 * j + 1] = as_float(T{static_cast<std::uint16_t>(words[j] >> 16)});
+    }
+  }
+  /// Read from what no kernel writes while this one runs.
+  __device__ static Packed constant(const T* from) {
+    if constexpr (count == 8) {
+      const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
+      return {{words.x, words.y, words.z, words.w}};
+    } else if constexpr (count == 4) {
+      const uint2 words = __ldg(reinterpret_cast<const uint2*>(from));
+      return {{words.x, words.y}};
+    } else {
+      return {{__ldg(reinterpret_cast<const std::uint32_t*>(from))}};
     }
   }
   __device__ static Packed of(const float (&values)[count]) {
@@ -97,37 +99,63 @@ __device__ void store_codes(float8_e4m3fn* to, const float (&values)[count],
   }
 }
 
-/// A lane of a team, and the columns that are its own. A lane without any stands in for the first
-/// one, but adds and stores nothing.
-template <int dh, int pairs>
-struct Lane {
-  using Team = gpu::Team<dh, pairs>;
-  int first_pair;
-  bool busy;
-  PairColumns columns;
+/// A lane of a team that holds a head of `width` columns, and the columns that are its own. A team
+/// has as many lanes as a power of two; of 96 and 192 columns a quarter of them have nothing to do:
+/// they stand in for the first one, but add and store nothing. `all_turn`: the whole head turns,
+/// which the compiler then knows.
+template <int width, int pairs_of_lane, bool all_turn>
+class Lane {
+ public:
+  static constexpr int dh = width, pairs = pairs_of_lane;
+  static constexpr int busy_lanes = dh / 2 / pairs;
+  static constexpr int lanes = static_cast<int>(std::bit_ceil(static_cast<unsigned>(busy_lanes)));
+  static constexpr int teams_a_warp = 32 / lanes;
+  static_assert(busy_lanes * pairs * 2 == dh && lanes <= 32);
 
   __device__ explicit Lane(int half)
-      : first_pair(within_team() * pairs),
-        busy(Team::busy == Team::lanes || within_team() < Team::busy),
-        columns(busy ? first_pair : 0, dh, half) {
-    if (!busy) first_pair = 0;
-  }
-  __device__ static int within_team() { return static_cast<int>(threadIdx.x) % Team::lanes; }
-  __device__ static unsigned team() { return threadIdx.x / Team::lanes; }
+      : first_pair_(busy() ? within_team() * pairs : 0), columns_(first_pair_, dh, half) {}
+
+  __device__ static int within_team() { return static_cast<int>(threadIdx.x) % lanes; }
+  __device__ static unsigned team() { return threadIdx.x / lanes; }
+  __device__ static bool busy() { return busy_lanes == lanes || within_team() < busy_lanes; }
+
+  __device__ int first_pair() const { return first_pair_; }
+  __device__ bool turns() const { return all_turn || columns_.turns; }
+  /// The lower columns of its pairs begin here, and the higher ones so much further.
+  __device__ int low() const { return all_turn ? first_pair_ : columns_.low; }
+  __device__ int to_high() const { return all_turn ? dh / 2 : columns_.high - columns_.low; }
+
+ private:
+  int first_pair_;
+  PairColumns columns_;
 };
 
 /// A lane's share of a head or of a weight, as it was read: packed, while others are waited for.
-template <class T, int dh, int pairs>
+template <class T, int pairs>
 struct PackedPairs {
   Packed<T, pairs> low, high;
 
-  __device__ static PackedPairs of_head(const T* head, const Lane<dh, pairs>& lane) {
-    return {*reinterpret_cast<const Packed<T, pairs>*>(head + lane.columns.low),
-            *reinterpret_cast<const Packed<T, pairs>*>(head + lane.columns.high)};
+  template <class Lane>
+  __device__ static PackedPairs of_head(std::uintptr_t head, const Lane& lane) {
+    const T* const from = reinterpret_cast<const T*>(head) + lane.low();
+    return {*reinterpret_cast<const Packed<T, pairs>*>(from),
+            *reinterpret_cast<const Packed<T, pairs>*>(from + lane.to_high())};
   }
   /// The same of what no kernel writes while this one runs.
-  __device__ static PackedPairs of_weight(const T* weight, const Lane<dh, pairs>& lane) {
-    return {constant(weight + lane.columns.low), constant(weight + lane.columns.high)};
+  template <class Lane>
+  __device__ static PackedPairs of_weight(const T* weight, const Lane& lane) {
+    const T* const from = weight + lane.low();
+    return {Packed<T, pairs>::constant(from), Packed<T, pairs>::constant(from + lane.to_high())};
+  }
+  template <class Lane>
+  __device__ void store(std::uintptr_t head, const Lane& lane) const {
+    T* const to = reinterpret_cast<T*>(head) + lane.low();
+    *reinterpret_cast<Packed<T, pairs>*>(to) = low;
+    *reinterpret_cast<Packed<T, pairs>*>(to + lane.to_high()) = high;
+  }
+
+  __device__ static PackedPairs of(const Pairs<pairs>& v) {
+    return {Packed<T, pairs>::of(v.low), Packed<T, pairs>::of(v.high)};
   }
   __device__ Pairs<pairs> values() const {
     Pairs<pairs> v;
@@ -135,108 +163,85 @@ struct PackedPairs {
     high.unpack(v.high);
     return v;
   }
-
- private:
-  __device__ static Packed<T, pairs> constant(const T* from) {
-    if constexpr (pairs == 8) {
-      const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
-      return {{words.x, words.y, words.z, words.w}};
-    } else if constexpr (pairs == 4) {
-      const uint2 words = __ldg(reinterpret_cast<const uint2*>(from));
-      return {{words.x, words.y}};
-    } else {
-      return {{__ldg(reinterpret_cast<const std::uint32_t*>(from))}};
-    }
-  }
 };
 
 /// The angles of a lane's pairs; not read where they do not turn.
-template <int dh, int pairs>
+template <int pairs>
 struct HeldAngles {
   float cos[pairs], sin[pairs];
+  bool there;
 
-  __device__ HeldAngles(const DeviceTables<float>& tables, const TableRow& at,
-                        const Lane<dh, pairs>& lane) {
-    if (!lane.columns.turns) return;
-    load_angles(tables.cos + at.row * tables.cos_stride + lane.first_pair, cos);
-    load_angles(tables.sin + at.row * tables.sin_stride + lane.first_pair, sin);
+  template <class T, class Lane>
+  __device__ HeldAngles(const HeldInputs<T>& in, TableRow at, const Lane& lane) : there(at.there) {
+    if (!lane.turns()) return;
+    load(in.cos + std::uint64_t{at.row} * in.cos_stride, lane.first_pair(), cos);
+    load(in.sin + std::uint64_t{at.row} * in.sin_stride, lane.first_pair(), sin);
+  }
+
+ private:
+  __device__ static void load(std::uintptr_t row, int first, float (&values)[pairs]) {
+    load_angles(reinterpret_cast<const float*>(row) + first, values);
   }
 };
 
 /// rstd of a whole head, in each of its lanes.
-template <int dh, int pairs>
-__device__ float held_rstd(const Pairs<pairs>& x, const Lane<dh, pairs>& lane, float eps) {
-  const float sum = tree_sum<Team<dh, pairs>::lanes>(lane.busy ? x.squares() : 0.0f);
-  return rstd_of(sum, static_cast<float>(dh), eps);
+template <class Lane>
+__device__ float held_rstd(const Pairs<Lane::pairs>& x, const Lane& lane, float eps) {
+  const float sum = tree_sum<Lane::lanes>(lane.busy() ? x.squares() : 0.0f);
+  return rstd_of(sum, static_cast<float>(Lane::dh), eps);
 }
 
 /// Scale and codes of a head.
-template <int dh, int pairs>
-__device__ void held_quantise(const Pairs<pairs>& y, const Lane<dh, pairs>& lane,
-                              const DeviceOutputs& out, std::uint32_t row, Head head, bool stored) {
-  const float scale = scale_of(lanes_max(__float_as_uint(y.largest()), Team<dh, pairs>::lanes));
-  if (!stored || !lane.busy) return;
+template <class Lane>
+__device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, const HeldOutputs& out,
+                              std::uint32_t row, Head head, bool stored) {
+  const float scale = scale_of(lanes_max(__float_as_uint(y.largest()), Lane::lanes));
+  if (!stored || !lane.busy()) return;
   if (lane.within_team() == 0) out.scale[row] = scale;
-  float8_e4m3fn* const codes = head_of(out.codes, head);
+  auto* const codes = reinterpret_cast<float8_e4m3fn*>(out.codes.at(head)) + lane.low();
   const CodeQuotient quotient(scale);
-  store_codes(codes + lane.columns.low, y.low, quotient);
-  store_codes(codes + lane.columns.high, y.high, quotient);
+  store_codes(codes, y.low, quotient);
+  store_codes(codes + lane.to_high(), y.high, quotient);
 }
 
 /// One row of the flat grid: asked for when it is made, worked off by finish().
-template <class T, int dh, int pairs>
+template <class T, class Lane>
 class HeldHead {
  public:
   HeldHead() = default;
-  __device__ HeldHead(const DeviceHeads<T>& in, const Lane<dh, pairs>& lane, std::uint32_t row)
+  __device__ HeldHead(const HeldInputs<T>& in, const Lane& lane, std::uint32_t row)
       : row_(row),
         head_(in.head(row)),
-        at_(in.tables, head_.token),
-        x_(PackedPairs<T, dh, pairs>::of_head(in.x(head_), lane)) {}
+        at_(in.table_row(head_.token)),
+        x_(Part::of_head(in.x(head_), lane)) {}
 
   /// All of the operator. Weight and angles, which do not depend on the reduction, are asked for
   /// before it.
-  __device__ void finish(const DeviceHeads<T>& in, const Lane<dh, pairs>& lane,
-                         const DeviceOutputs& out, bool stored) const {
-    const auto weight = PackedPairs<T, dh, pairs>::of_weight(in.weight(head_), lane);
-    const HeldAngles<dh, pairs> angles(in.tables, at_, lane);
-    Pairs<pairs> v = x_.values();
+  __device__ void finish(const HeldInputs<T>& in, const Lane& lane, const HeldOutputs& out,
+                         bool stored) const {
+    const Part weight = Part::of_weight(in.weight(head_), lane);
+    const HeldAngles<Lane::pairs> angles(in, at_, lane);
+    Pairs<Lane::pairs> v = x_.values();
     float rstd = held_rstd(v, lane, in.eps);
     // All of a lane's pairs turn or none: what should turn by angles that are not there is NaN.
-    if (lane.columns.turns && !at_.there) rstd = __uint_as_float(0x7FFFFFFFu);
+    if (lane.turns() && !angles.there) rstd = __uint_as_float(0x7FFFFFFFu);
     v.normalise(weight.values(), rstd);
-    if (lane.columns.turns) turn(v.low, v.high, angles.cos, angles.sin);
-    if (out.y.data != nullptr && stored && lane.busy) {
-      float* const y = head_of(out.y, head_);
-      store_y(y + lane.columns.low, v.low);
-      store_y(y + lane.columns.high, v.high);
+    if (lane.turns()) turn(v.low, v.high, angles.cos, angles.sin);
+    if (out.with_y && stored && lane.busy()) {
+      float* const y = reinterpret_cast<float*>(out.y.at(head_)) + lane.low();
+      store_y(y, v.low);
+      store_y(y + lane.to_high(), v.high);
     }
     held_quantise(v, lane, out, row_, head_, stored);
   }
 
  private:
+  using Part = PackedPairs<T, Lane::pairs>;
   std::uint32_t row_;
   Head head_;
   TableRow at_;
-  PackedPairs<T, dh, pairs> x_;
+  Part x_;
 };
-
-/// Whether lanes can read and write their shares whole: all on 16-byte boundaries, the codes on
-/// those of 8, and each lane's pairs turning all or none.
-template <class T>
-bool inputs_on_vectors(const QkHeads<T>& in) {
-  const auto part = [](Rows<const T> x, Row<const T> weight) {
-    return x.inner == 0 || (on_vectors(x) && on_vectors(weight));
-  };
-  const RopeTables<float>& rope = in.rope;
-  const bool tables = rope.rope_dim() == 0 || (rope.rope_dim() % 16 == 0 && rope.cos.rows() > 0 &&
-                                               on_vectors(rope.cos) && on_vectors(rope.sin));
-  return part(in.q, in.q_weight) && part(in.k, in.k_weight) && tables;
-}
-inline bool codes_on_vectors(const Rows<float8_e4m3fn>& codes) {
-  return reinterpret_cast<std::uintptr_t>(codes.data) % 8 == 0 && codes.outer_stride % 8 == 0 &&
-         codes.inner_stride % 8 == 0;
-}
 
 /// Calls launch.operator()<dh>() with a width that lanes can hold; false for any other.
 template <class Launch>

@@ -97,9 +97,9 @@ __device__ float tree_sum(float value) {
   return value;
 }
 
-/// 1 / sqrt(mean + eps), correctly rounded.
+/// 1 / sqrt(mean + eps), to 2 ulp. Not contracted: the mean is rounded first, everywhere.
 __device__ inline float rstd_of(float sum, float columns, float eps) {
-  return __frsqrt_rn(__fadd_rn(sum / columns, eps));
+  return rsqrtf(__fadd_rn(sum / columns, eps));
 }
 
 /// What makes codes of float32 values: the three instructions whose quotients are exact for 16-bit

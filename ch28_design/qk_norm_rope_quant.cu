@@ -20,33 +20,33 @@ namespace {
 
 /// Designs A, B and C: block b takes the `rows_per_block` rows from b rows_per_block on, a team of
 /// lanes a row.
-template <class T, int dh, int pairs, int most_threads>
-__global__ __launch_bounds__(most_threads) void block_of_rows_kernel(DeviceHeads<T> in,
-                                                                     DeviceOutputs out,
+template <class T, class Lane, int most_threads>
+__global__ __launch_bounds__(most_threads) void block_of_rows_kernel(HeldInputs<T> in,
+                                                                     HeldOutputs out,
                                                                      std::uint32_t rows_per_block) {
-  const Lane<dh, pairs> lane(in.half());
+  const Lane lane(in.half);
   const std::uint32_t first = blockIdx.x * rows_per_block;
   const std::uint32_t end = min(first + rows_per_block, in.rows);
-  const std::uint32_t teams = blockDim.x / Team<dh, pairs>::lanes;
+  const std::uint32_t teams = blockDim.x / Lane::lanes;
   // The same number of rounds in all lanes of a warp: they meet in shuffles.
   for (std::uint32_t round = first; round < end; round += teams) {
     const std::uint32_t row = round + lane.team();
-    const HeldHead<T, dh, pairs> head(in, lane, min(row, end - 1));
+    const HeldHead<T, Lane> head(in, lane, min(row, end - 1));
     head.finish(in, lane, out, row < end);
   }
 }
 
 /// Design D: a warp takes `steps` times as many consecutive rows as its teams hold.
-template <class T, int dh, int steps, int threads>
-__global__ __launch_bounds__(threads) void many_heads_kernel(DeviceHeads<T> in, DeviceOutputs out) {
-  constexpr int at_once = Team<dh, 8>::per_warp;
-  const Lane<dh, 8> lane(in.half());
+template <class T, class Lane, int steps, int threads>
+__global__ __launch_bounds__(threads) void many_heads_kernel(HeldInputs<T> in, HeldOutputs out) {
+  constexpr int at_once = Lane::teams_a_warp;
+  const Lane lane(in.half);
   const std::uint32_t warp = blockIdx.x * (threads / 32) + threadIdx.x / 32;
   const std::uint32_t first = warp * (steps * at_once) + lane.team() % at_once;
-  HeldHead<T, dh, 8> head[steps];
+  HeldHead<T, Lane> head[steps];
 #pragma unroll
   for (int i = 0; i < steps; ++i) {
-    head[i] = HeldHead<T, dh, 8>(in, lane, min(first + i * at_once, in.rows - 1));
+    head[i] = HeldHead<T, Lane>(in, lane, min(first + i * at_once, in.rows - 1));
   }
 #pragma unroll
   for (int i = 0; i < steps; ++i) head[i].finish(in, lane, out, first + i * at_once < in.rows);
@@ -60,14 +60,14 @@ __global__ void any_heads_kernel(DeviceHeads<T> in, DeviceOutputs out,
   const std::uint32_t end = min(first + rows_per_block, in.rows);
   for (std::uint32_t row = first + threadIdx.x / 32; row < end; row += blockDim.x / 32) {
     const Head head = in.head(row);
-    const TableRow at(in.tables, head.token);
+    const Angles<float> angles(in.tables, head.token);
     const T* const x = in.x(head);
     const T* const weight = in.weight(head);
     const float rstd = any_rstd(x, in.dh, in.half(), in.eps);
     const auto normed_and_turned = [&](AnyPairs& part) {
       part.load(x);
       part.normalise(weight, rstd);
-      part.turn(in.tables, at);
+      part.turn(angles);
     };
     if (out.y.data != nullptr) {
       for (AnyPairs part(in.dh, in.half()); part.any(); part.next()) {
@@ -92,28 +92,28 @@ std::uint32_t rows_per_block(const QkOptions& options, std::int64_t heads) {
   }
 }
 
-template <class T, int dh>
-void launch_held(Stream stream, const DeviceHeads<T>& in, const DeviceOutputs& out,
+template <class T, int dh, bool all_turn>
+void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
                  const QkOptions& options) {
+  const char* const name = "qk_norm_rope_quant";
   const std::uint32_t rows = rows_per_block(options, in.heads);
   const auto blocks = [&](std::int64_t each) {
     return blocks_for("rows", (in.rows + each - 1) / each);
   };
-  const char* const name = "qk_norm_rope_quant";
+  using EightPairs = Lane<dh, 8, all_turn>;
   if (options.design == Design::D) {
     constexpr int threads = 64, steps = 2;
-    constexpr int each = threads / Team<dh, 8>::lanes * steps;
-    launch(name, stream, many_heads_kernel<T, dh, steps, threads>, blocks(each), threads, 0, in,
-           out);
+    launch(name, stream, many_heads_kernel<T, EightPairs, steps, threads>,
+           blocks(threads / EightPairs::lanes * steps), threads, 0, in, out);
   } else if (options.design == Design::A) {
-    constexpr int pairs = dh <= 128 ? 2 : 4;  // a whole warp for the one row
-    launch(name, stream, block_of_rows_kernel<T, dh, pairs, 32>, blocks(1), 32, 0, in, out, rows);
+    using WholeWarp = Lane<dh, dh <= 128 ? 2 : 4, all_turn>;
+    launch(name, stream, block_of_rows_kernel<T, WholeWarp, 32>, blocks(1), 32, 0, in, out, rows);
   } else {
     constexpr int most = 512;
-    const std::uint32_t lanes = rows * Team<dh, 8>::lanes;
+    const std::uint32_t lanes = rows * EightPairs::lanes;
     const unsigned threads = std::min<std::uint32_t>((lanes + 31) / 32 * 32, most);
-    launch(name, stream, block_of_rows_kernel<T, dh, 8, most>, blocks(rows), threads, 0, in, out,
-           rows);
+    launch(name, stream, block_of_rows_kernel<T, EightPairs, most>, blocks(rows), threads, 0, in,
+           out, rows);
   }
 }
 
@@ -126,10 +126,11 @@ void qk_norm_rope_quant(Stream stream, const QkHeads<T>& in, const QuantisedHead
   if (in.rows() == 0 || in.dh() == 0) return;
   const DeviceHeads<T> heads(in, options.eps);
   const DeviceOutputs outputs(out, in);
-  const bool held = inputs_on_vectors(in) && codes_on_vectors(outputs.codes) &&
-                    (out.y.data == nullptr || on_vectors(outputs.y)) &&
+  const bool held = HeldInputs<T>::fits(in) && HeldOutputs::fits(outputs) &&
                     with_held_width(in.dh(), [&]<int dh>() {
-                      launch_held<T, dh>(stream, heads, outputs, options);
+                      const auto launch = in.rope.rope_dim() == dh ? launch_held<T, dh, true>
+                                                                   : launch_held<T, dh, false>;
+                      launch(stream, HeldInputs<T>(heads), HeldOutputs(outputs), options);
                     });
   if (held) return;
   const std::uint32_t rows = rows_per_block(options, heads.heads);
