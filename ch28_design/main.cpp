@@ -1,0 +1,11 @@
+#include "ch28_design/errata.hpp"
+#include "ch28_design/ledger_command.hpp"
+#include "common/cli.hpp"
+#include "common/errata_command.hpp"
+
+int main(int argc, char** argv) {
+  const opbook::Subcommand subcommands[] = {opbook::ch28::ledger_subcommand(),
+                                            opbook::errata_subcommand(opbook::ch28::errata)};
+  return opbook::run_program(argc, argv, "ch28", "Chapter 28: three designs of one operator",
+                             subcommands);
+}
