@@ -15,17 +15,18 @@ namespace opbook::ch28::gpu {
 
 using namespace opbook::gpu;
 
-/// n / d for n below 2^31 by a multiplication and a shift, where a division takes twenty
+/// n / d for n below 2^31 by a multiplication and two shifts, where a division takes twenty
 /// instructions. With s = ceil(log2 d) and m = ceil(2^(31 + s) / d), which has 32 bits,
 /// n m / 2^(31 + s) exceeds n / d by less than 2^-s, and so by less than the 1 / d that would
 /// matter.
 class FastDivisor {
  public:
   explicit FastDivisor(std::uint32_t d)
-      : shift_(31 + std::bit_width(d - 1)),
-        multiplier_(static_cast<std::uint32_t>(((std::uint64_t{1} << shift_) + d - 1) / d)) {}
+      : shift_(std::bit_width(d - 1)),
+        multiplier_(static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + shift_)) + d - 1) / d)) {
+  }
   __device__ std::uint32_t quotient(std::uint32_t n) const {
-    return static_cast<std::uint32_t>(std::uint64_t{n} * multiplier_ >> shift_);
+    return __umulhi(2 * n, multiplier_) >> shift_;
   }
 
  private:
@@ -61,7 +62,7 @@ struct DeviceHeads {
         k(in.k),
         q_weight(in.q_weight.data),
         k_weight(in.k_weight.data),
-        tables(in.rope),
+        tables(in.rope.rope_dim() > 0 ? in.rope : RopeTables<float>{}),
         per_token(counted("heads", in.heads())),
         heads(counted("heads", in.heads())),
         q_heads(counted("heads", in.q.inner)),

@@ -11,6 +11,23 @@
 
 namespace opbook::ch28::gpu {
 
+/// 4, 8 or 16 bytes of what no kernel writes while this one runs. The compiler leaves the loads
+/// where they stand: otherwise, to save registers, it moves them behind the reductions that they
+/// are to overlap with.
+template <int words>
+__device__ void load_early(const void* from, std::uint32_t (&to)[words]) {
+  if constexpr (words == 4) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from));
+  } else if constexpr (words == 2) {
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+  } else {
+    static_assert(words == 1);
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(to[0]) : "l"(from));
+  }
+}
+
 /// `count` 16-bit elements, packed, read and written at once.
 template <class T, int count>
 struct alignas(count * 2) Packed {
@@ -21,18 +38,6 @@ struct alignas(count * 2) Packed {
     for (int j = 0; j < count / 2; ++j) {
       values[2 * j] = as_float(T{static_cast<std::uint16_t>(words[j])});
       values[2 * j + 1] = as_float(T{static_cast<std::uint16_t>(words[j] >> 16)});
-    }
-  }
-  /// Read from what no kernel writes while this one runs.
-  __device__ static Packed constant(const T* from) {
-    if constexpr (count == 8) {
-      const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
-      return {{words.x, words.y, words.z, words.w}};
-    } else if constexpr (count == 4) {
-      const uint2 words = __ldg(reinterpret_cast<const uint2*>(from));
-      return {{words.x, words.y}};
-    } else {
-      return {{__ldg(reinterpret_cast<const std::uint32_t*>(from))}};
     }
   }
   __device__ static Packed of(const float (&values)[count]) {
@@ -53,19 +58,13 @@ struct alignas(count * 2) Packed {
 /// `count` float32, as vectors of 16 bytes where there are as many.
 template <int count>
 __device__ void load_angles(const float* from, float (&values)[count]) {
-  if constexpr (count % 4 == 0) {
+  constexpr int together = count < 4 ? count : 4;
 #pragma unroll
-    for (int j = 0; j < count / 4; ++j) {
-      const float4 four = __ldg(reinterpret_cast<const float4*>(from) + j);
-      values[4 * j] = four.x;
-      values[4 * j + 1] = four.y;
-      values[4 * j + 2] = four.z;
-      values[4 * j + 3] = four.w;
-    }
-  } else {
-    const float2 two = __ldg(reinterpret_cast<const float2*>(from));
-    values[0] = two.x;
-    values[1] = two.y;
+  for (int first = 0; first < count; first += together) {
+    std::uint32_t words[together];
+    load_early(from + first, words);
+#pragma unroll
+    for (int j = 0; j < together; ++j) values[first + j] = __uint_as_float(words[j]);
   }
 }
 template <int count>
@@ -107,26 +106,27 @@ template <int width, int pairs_of_lane, bool all_turn>
 class Lane {
  public:
   static constexpr int dh = width, pairs = pairs_of_lane;
-  static constexpr int busy_lanes = dh / 2 / pairs;
-  static constexpr int lanes = static_cast<int>(std::bit_ceil(static_cast<unsigned>(busy_lanes)));
-  static constexpr int teams_a_warp = 32 / lanes;
+  static constexpr unsigned busy_lanes = dh / 2 / pairs;
+  static constexpr unsigned lanes = std::bit_ceil(busy_lanes);
+  static constexpr unsigned teams_a_warp = 32 / lanes;
   static_assert(busy_lanes * pairs * 2 == dh && lanes <= 32);
 
   __device__ explicit Lane(int half)
-      : first_pair_(busy() ? within_team() * pairs : 0), columns_(first_pair_, dh, half) {}
+      : first_pair_(busy() ? within_team() * pairs : 0),
+        columns_(static_cast<int>(first_pair_), dh, half) {}
 
-  __device__ static int within_team() { return static_cast<int>(threadIdx.x) % lanes; }
+  __device__ static unsigned within_team() { return threadIdx.x % lanes; }
   __device__ static unsigned team() { return threadIdx.x / lanes; }
   __device__ static bool busy() { return busy_lanes == lanes || within_team() < busy_lanes; }
 
-  __device__ int first_pair() const { return first_pair_; }
+  __device__ unsigned first_pair() const { return first_pair_; }
   __device__ bool turns() const { return all_turn || columns_.turns; }
   /// The lower columns of its pairs begin here, and the higher ones so much further.
-  __device__ int low() const { return all_turn ? first_pair_ : columns_.low; }
-  __device__ int to_high() const { return all_turn ? dh / 2 : columns_.high - columns_.low; }
+  __device__ unsigned low() const { return all_turn ? first_pair_ : columns_.low; }
+  __device__ unsigned to_high() const { return all_turn ? dh / 2 : columns_.high - columns_.low; }
 
  private:
-  int first_pair_;
+  unsigned first_pair_;
   PairColumns columns_;
 };
 
@@ -136,8 +136,8 @@ struct PackedPairs {
   Packed<T, pairs> low, high;
 
   template <class Lane>
-  __device__ static PackedPairs of_head(std::uintptr_t head, const Lane& lane) {
-    const T* const from = reinterpret_cast<const T*>(head) + lane.low();
+  __device__ static PackedPairs of_head(const T* head, const Lane& lane) {
+    const T* const from = head + lane.low();
     return {*reinterpret_cast<const Packed<T, pairs>*>(from),
             *reinterpret_cast<const Packed<T, pairs>*>(from + lane.to_high())};
   }
@@ -145,11 +145,14 @@ struct PackedPairs {
   template <class Lane>
   __device__ static PackedPairs of_weight(const T* weight, const Lane& lane) {
     const T* const from = weight + lane.low();
-    return {Packed<T, pairs>::constant(from), Packed<T, pairs>::constant(from + lane.to_high())};
+    PackedPairs packed;
+    load_early(from, packed.low.words);
+    load_early(from + lane.to_high(), packed.high.words);
+    return packed;
   }
   template <class Lane>
-  __device__ void store(std::uintptr_t head, const Lane& lane) const {
-    T* const to = reinterpret_cast<T*>(head) + lane.low();
+  __device__ void store(T* head, const Lane& lane) const {
+    T* const to = head + lane.low();
     *reinterpret_cast<Packed<T, pairs>*>(to) = low;
     *reinterpret_cast<Packed<T, pairs>*>(to + lane.to_high()) = high;
   }
@@ -166,22 +169,30 @@ struct PackedPairs {
 };
 
 /// The angles of a lane's pairs; not read where they do not turn.
-template <int pairs>
+template <class Lane>
 struct HeldAngles {
-  float cos[pairs], sin[pairs];
-  bool there;
+  float cos[Lane::pairs], sin[Lane::pairs];
 
-  template <class T, class Lane>
-  __device__ HeldAngles(const HeldInputs<T>& in, TableRow at, const Lane& lane) : there(at.there) {
+  HeldAngles() = default;
+  template <class T>
+  __device__ HeldAngles(const HeldInputs<T>& in, const Lane& lane, TableRow at) {
     if (!lane.turns()) return;
     load(in.cos + std::uint64_t{at.row} * in.cos_stride, lane.first_pair(), cos);
     load(in.sin + std::uint64_t{at.row} * in.sin_stride, lane.first_pair(), sin);
   }
+  __device__ void turn(Pairs<Lane::pairs>& v) const { gpu::turn(v.low, v.high, cos, sin); }
 
  private:
-  __device__ static void load(std::uintptr_t row, int first, float (&values)[pairs]) {
+  __device__ static void load(const std::byte* row, unsigned first, float (&values)[Lane::pairs]) {
     load_angles(reinterpret_cast<const float*>(row) + first, values);
   }
+};
+
+/// What the q heads of a token share, and its k heads: a lane's part of their weight and angles.
+template <class T, class Lane>
+struct SharedOperands {
+  PackedPairs<T, Lane::pairs> weight;
+  HeldAngles<Lane> angles;
 };
 
 /// rstd of a whole head, in each of its lanes.
@@ -198,7 +209,7 @@ __device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, con
   const float scale = scale_of(lanes_max(__float_as_uint(y.largest()), Lane::lanes));
   if (!stored || !lane.busy()) return;
   if (lane.within_team() == 0) out.scale[row] = scale;
-  auto* const codes = reinterpret_cast<float8_e4m3fn*>(out.codes.at(head)) + lane.low();
+  auto* const codes = out.codes.at<float8_e4m3fn>(head) + lane.low();
   const CodeQuotient quotient(scale);
   store_codes(codes, y.low, quotient);
   store_codes(codes + lane.to_high(), y.high, quotient);
@@ -215,20 +226,27 @@ class HeldHead {
         at_(in.table_row(head_.token)),
         x_(Part::of_head(in.x(head_), lane)) {}
 
-  /// All of the operator. Weight and angles, which do not depend on the reduction, are asked for
-  /// before it.
+  /// Asks for them; the earlier the better, for no reduction depends on them.
+  __device__ SharedOperands<T, Lane> operands(const HeldInputs<T>& in, const Lane& lane) const {
+    return {Part::of_weight(in.weight(head_), lane), HeldAngles<Lane>(in, lane, at_)};
+  }
+  /// Whether those of another head serve for this one as well.
+  __device__ bool shares(const HeldHead& other, const HeldInputs<T>& in) const {
+    return head_.token == other.head_.token &&
+           (head_.index < in.q_heads) == (other.head_.index < in.q_heads);
+  }
+
+  /// All of the operator.
   __device__ void finish(const HeldInputs<T>& in, const Lane& lane, const HeldOutputs& out,
-                         bool stored) const {
-    const Part weight = Part::of_weight(in.weight(head_), lane);
-    const HeldAngles<Lane::pairs> angles(in, at_, lane);
+                         const SharedOperands<T, Lane>& operands, bool stored) const {
     Pairs<Lane::pairs> v = x_.values();
     float rstd = held_rstd(v, lane, in.eps);
     // All of a lane's pairs turn or none: what should turn by angles that are not there is NaN.
-    if (lane.turns() && !angles.there) rstd = __uint_as_float(0x7FFFFFFFu);
-    v.normalise(weight.values(), rstd);
-    if (lane.turns()) turn(v.low, v.high, angles.cos, angles.sin);
+    if (lane.turns() && !at_.there) rstd = __uint_as_float(0x7FFFFFFFu);
+    v.normalise(operands.weight.values(), rstd);
+    if (lane.turns()) operands.angles.turn(v);
     if (out.with_y && stored && lane.busy()) {
-      float* const y = reinterpret_cast<float*>(out.y.at(head_)) + lane.low();
+      float* const y = out.y.at<float>(head_) + lane.low();
       store_y(y, v.low);
       store_y(y + lane.to_high(), v.high);
     }

@@ -3,6 +3,7 @@
 // Inputs and outputs as the fast kernels take them: distances in bytes and in 32 bits. An address
 // is then one instruction a stride, where 64-bit strides make of it a third of all that is issued.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ch28_design/heads.cuh"
@@ -12,7 +13,7 @@ namespace opbook::ch28::gpu {
 
 /// A [tokens, heads, dh] view.
 struct ByteRows {
-  std::uintptr_t data = 0;
+  std::byte* data = nullptr;
   std::uint32_t outer = 0, inner = 0;  ///< bytes from token to token, from head to head
 
   /// Where head 0 is counted as head `first`.
@@ -21,7 +22,8 @@ struct ByteRows {
     ByteRows bytes;
     bytes.outer = static_cast<std::uint32_t>(rows.outer_stride * sizeof(T));
     bytes.inner = static_cast<std::uint32_t>(rows.inner_stride * sizeof(T));
-    bytes.data = reinterpret_cast<std::uintptr_t>(rows.data) - std::uintptr_t{bytes.inner} * first;
+    bytes.data = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(rows.data) -
+                                              std::uintptr_t{bytes.inner} * first);
     return bytes;
   }
   /// Whether the distances have 32 bits, and the rows lie on boundaries of `boundary` bytes.
@@ -37,8 +39,10 @@ struct ByteRows {
             good(rows.outer, rows.outer_stride) && good(rows.inner, rows.inner_stride));
   }
 
-  __device__ std::uintptr_t at(Head head) const {
-    return data + std::uint64_t{head.token} * outer + std::uint64_t{head.index} * inner;
+  template <class T>
+  __device__ T* at(Head head) const {
+    return reinterpret_cast<T*>(data + std::uint64_t{head.token} * outer +
+                                std::uint64_t{head.index} * inner);
   }
 };
 
@@ -52,7 +56,7 @@ template <class T>
 struct HeldInputs {
   ByteRows q, k;
   const T *q_weight, *k_weight;
-  std::uintptr_t cos, sin;
+  const std::byte *cos, *sin;
   std::uint32_t cos_stride, sin_stride, table_rows;
   const std::int32_t* positions32;
   const std::int64_t* positions64;
@@ -66,8 +70,8 @@ struct HeldInputs {
         k(ByteRows::of(in.k, in.q_heads)),
         q_weight(in.q_weight),
         k_weight(in.k_weight),
-        cos(reinterpret_cast<std::uintptr_t>(in.tables.cos)),
-        sin(reinterpret_cast<std::uintptr_t>(in.tables.sin)),
+        cos(reinterpret_cast<const std::byte*>(in.tables.cos)),
+        sin(reinterpret_cast<const std::byte*>(in.tables.sin)),
         cos_stride(static_cast<std::uint32_t>(in.tables.cos_stride * sizeof(float))),
         sin_stride(static_cast<std::uint32_t>(in.tables.sin_stride * sizeof(float))),
         table_rows(static_cast<std::uint32_t>(in.tables.rows)),
@@ -98,10 +102,10 @@ struct HeldInputs {
     return {token, row - token * heads};
   }
   /// Selected part by part: a selected view would go through local memory.
-  __device__ std::uintptr_t x(Head head) const {
+  __device__ const T* x(Head head) const {
     const bool of_q = head.index < q_heads;
     const ByteRows rows{of_q ? q.data : k.data, of_q ? q.outer : k.outer, of_q ? q.inner : k.inner};
-    return rows.at(head);
+    return rows.at<const T>(head);
   }
   __device__ const T* weight(Head head) const { return head.index < q_heads ? q_weight : k_weight; }
 

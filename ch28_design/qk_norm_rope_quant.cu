@@ -32,14 +32,16 @@ __global__ __launch_bounds__(most_threads) void block_of_rows_kernel(HeldInputs<
   for (std::uint32_t round = first; round < end; round += teams) {
     const std::uint32_t row = round + lane.team();
     const HeldHead<T, Lane> head(in, lane, min(row, end - 1));
-    head.finish(in, lane, out, row < end);
+    head.finish(in, lane, out, head.operands(in, lane), row < end);
   }
 }
 
-/// Design D: a warp takes `steps` times as many consecutive rows as its teams hold.
-template <class T, class Lane, int steps, int threads>
-__global__ __launch_bounds__(threads) void many_heads_kernel(HeldInputs<T> in, HeldOutputs out) {
-  constexpr int at_once = Lane::teams_a_warp;
+/// Design D: a warp takes `steps` times as many consecutive rows as its teams hold. `blocks` that
+/// must fit an SM tell the compiler how many registers it may take to ask for things early.
+template <class T, class Lane, int steps, int threads, int blocks>
+__global__ __launch_bounds__(threads, blocks) void many_heads_kernel(HeldInputs<T> in,
+                                                                     HeldOutputs out) {
+  constexpr unsigned at_once = Lane::teams_a_warp;
   const Lane lane(in.half);
   const std::uint32_t warp = blockIdx.x * (threads / 32) + threadIdx.x / 32;
   const std::uint32_t first = warp * (steps * at_once) + lane.team() % at_once;
@@ -48,8 +50,12 @@ __global__ __launch_bounds__(threads) void many_heads_kernel(HeldInputs<T> in, H
   for (int i = 0; i < steps; ++i) {
     head[i] = HeldHead<T, Lane>(in, lane, min(first + i * at_once, in.rows - 1));
   }
+  SharedOperands<T, Lane> operands = head[0].operands(in, lane);
 #pragma unroll
-  for (int i = 0; i < steps; ++i) head[i].finish(in, lane, out, first + i * at_once < in.rows);
+  for (int i = 0; i < steps; ++i) {
+    if (i > 0 && !head[i].shares(head[i - 1], in)) operands = head[i].operands(in, lane);
+    head[i].finish(in, lane, out, operands, first + i * at_once < in.rows);
+  }
 }
 
 /// Any dh, any base, any strides: a warp a row.
@@ -102,8 +108,8 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
   };
   using EightPairs = Lane<dh, 8, all_turn>;
   if (options.design == Design::D) {
-    constexpr int threads = 64, steps = 2;
-    launch(name, stream, many_heads_kernel<T, EightPairs, steps, threads>,
+    constexpr int threads = 64, steps = 2, fit = 12;
+    launch(name, stream, many_heads_kernel<T, EightPairs, steps, threads, fit>,
            blocks(threads / EightPairs::lanes * steps), threads, 0, in, out);
   } else if (options.design == Design::A) {
     using WholeWarp = Lane<dh, dh <= 128 ? 2 : 4, all_turn>;

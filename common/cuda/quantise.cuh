@@ -26,10 +26,11 @@ __device__ inline float scale_of(std::uint32_t bits) {
 /// with inv = rn(1 / s),  t = y inv,  q = fma(fma(t, s, -y), -inv, t)  (Markstein 1990; see
 /// common/exact_divisor.hpp for the signs). The scales are 2^-23 and above, so that inv is never
 /// subnormal; where a remainder is, the quotient lies far below the smallest code. The test holds
-/// it against __fdiv_rn for every 16-bit y. float32 takes the division itself, unless told
-/// otherwise: there are more y than can be tried.
-template <class T, bool divides = std::is_same_v<T, float>>
+/// it against __fdiv_rn for every 16-bit y. float32 takes the division itself: there are more y
+/// than can be tried.
+template <class T>
 struct Quotient {
+  static constexpr bool divides = std::is_same_v<T, float>;
   float scale, inverse, minus_inverse;
 
   __device__ explicit Quotient(float s)
