@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 
 #include "ch28_design/block_counts.hpp"
@@ -131,8 +132,13 @@ double OperatorLedger::ai() const {
   return static_cast<double>(flops) / static_cast<double>(ideal_bytes);
 }
 
-std::int64_t our_rows_per_block(std::int64_t /*head_dim*/) {
-  return 16;
+std::int64_t our_rows_per_block(std::int64_t head_dim) {
+  for (const std::int64_t held : {64, 96, 128, 192, 256}) {
+    if (head_dim != held) continue;
+    const std::int64_t lanes_a_row = std::bit_ceil(static_cast<std::uint64_t>(head_dim / 16));
+    return 2 * 64 / lanes_a_row;
+  }
+  return 8;
 }
 
 OperatorLedger operator_ledger(const Arguments& a, Convention convention) {

@@ -83,28 +83,21 @@ constexpr Setting settings[] = {
      set_rope_dim},
 };
 
-/// A refusal of the ledger, which names arguments, in the words of somebody who typed flags. Where
-/// a figure passes int64, all sizes are named.
-std::string in_flags(std::string_view refusal, const Arguments& a) {
-  const std::size_t colon = std::min(refusal.find(':'), refusal.size());
-  std::string subject(refusal.substr(0, colon));
-  if (subject == "sizes") {
-    subject = fmt::format(
-        "--tokens {}, --q-heads {}, --kv-heads {}, --head-dim {}, --sm-count {}, "
-        "--rows-per-block {}",
-        a.tokens, a.q_heads, a.kv_heads, a.head_dim, a.sm_count, a.rows_per_block);
-  } else {
-    std::string flags;
-    std::istringstream names(subject);
-    for (std::string name; std::getline(names >> std::ws, name, ',');) {
-      for (const Setting& setting : settings) {
-        if (setting.argument == name) name = setting.flag;
-      }
-      flags += (flags.empty() ? "" : ", ") + name;
-    }
-    subject = flags;
+/// Bandwidth, SMs and budget: what a machine has, and no run sets.
+bool is_of_machine(const Setting& setting) {
+  return setting.argument == "bandwidth_gbs" || setting.argument == "sm_count" ||
+         setting.argument == "on_chip_kb";
+}
+
+void lay_over(const GivenFlags& given, Arguments& arguments) {
+  for (const Setting& setting : settings) {
+    const auto found = given.find(setting.flag);
+    if (found != given.end()) setting.set(arguments, setting.flag, found->second);
   }
-  return subject + std::string(refusal.substr(colon));
+}
+
+Flag flag_of(const Setting& setting) {
+  return {std::string(setting.flag), std::string(setting.value_name), std::string(setting.help)};
 }
 
 std::optional<Machine> asked_machine(const GivenFlags& given) {
@@ -129,10 +122,7 @@ Arguments parse_arguments(const GivenFlags& given, Convention convention,
     arguments.sm_count = machine->sms;
     arguments.on_chip_kb = static_cast<double>(machine->on_chip_bytes_per_block) / 1024;
   }
-  for (const Setting& setting : settings) {
-    const auto found = given.find(setting.flag);
-    if (found != given.end()) setting.set(arguments, setting.flag, found->second);
-  }
+  lay_over(given, arguments);
   return arguments;
 }
 
@@ -157,12 +147,45 @@ Outcome run_ledger(const GivenFlags& given) {
 
 }  // namespace
 
-Subcommand ledger_subcommand() {
+std::string in_flags(std::string_view refusal, const Arguments& a) {
+  const std::size_t colon = std::min(refusal.find(':'), refusal.size());
+  std::string subject(refusal.substr(0, colon));
+  if (subject == "sizes") {
+    subject = fmt::format(
+        "--tokens {}, --q-heads {}, --kv-heads {}, --head-dim {}, --sm-count {}, "
+        "--rows-per-block {}",
+        a.tokens, a.q_heads, a.kv_heads, a.head_dim, a.sm_count, a.rows_per_block);
+  } else {
+    std::string flags;
+    std::istringstream names(subject);
+    for (std::string name; std::getline(names >> std::ws, name, ',');) {
+      for (const Setting& setting : settings) {
+        if (setting.argument == name) name = setting.flag;
+      }
+      flags += (flags.empty() ? "" : ", ") + name;
+    }
+    subject = flags;
+  }
+  return subject + std::string(refusal.substr(colon));
+}
+
+std::vector<Flag> size_flags() {
   std::vector<Flag> flags;
   for (const Setting& setting : settings) {
-    flags.push_back(
-        {std::string(setting.flag), std::string(setting.value_name), std::string(setting.help)});
+    if (!is_of_machine(setting)) flags.push_back(flag_of(setting));
   }
+  return flags;
+}
+
+Arguments parse_sizes(const GivenFlags& given) {
+  Arguments arguments;
+  lay_over(given, arguments);
+  return arguments;
+}
+
+Subcommand ledger_subcommand() {
+  std::vector<Flag> flags;
+  for (const Setting& setting : settings) flags.push_back(flag_of(setting));
   flags.push_back(
       {"--convention", "NAME", "book (default) or exact, which mends the book's errata"});
   flags.push_back(
