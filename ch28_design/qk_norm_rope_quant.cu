@@ -116,8 +116,9 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
     launch(name, stream, block_of_rows_kernel<T, WholeWarp, 32>, blocks(1), 32, 0, in, out, rows);
   } else {
     constexpr int most = 512;
-    const std::uint32_t lanes = rows * EightPairs::lanes;
-    const unsigned threads = std::min<std::uint32_t>((lanes + 31) / 32 * 32, most);
+    const std::uint64_t lanes = std::uint64_t{rows} * EightPairs::lanes;
+    const auto threads =
+        static_cast<unsigned>(std::min<std::uint64_t>((lanes + 31) / 32 * 32, most));
     launch(name, stream, block_of_rows_kernel<T, EightPairs, most>, blocks(rows), threads, 0, in,
            out, rows);
   }
