@@ -108,7 +108,7 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
   };
   using EightPairs = Lane<dh, 8, all_turn>;
   if (options.design == Design::D) {
-    constexpr int threads = 64, steps = 2, fit = 12;
+    constexpr int threads = 64, steps = 2, fit = all_turn ? 12 : 10;
     launch(name, stream, many_heads_kernel<T, EightPairs, steps, threads, fit>,
            blocks(threads / EightPairs::lanes * steps), threads, 0, in, out);
   } else if (options.design == Design::A) {
