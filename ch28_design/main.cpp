@@ -1,4 +1,5 @@
 #include "ch28_design/chapter.hpp"
+#include "ch28_design/claims.hpp"
 #include "ch28_design/errata.hpp"
 #include "ch28_design/ledger_command.hpp"
 #include "common/cli.hpp"

@@ -85,15 +85,17 @@ ordered_json model_json(const Report& report) {
   for (std::size_t i = 0; i < report.designs.size(); ++i) {
     const DesignLedger& design = report.designs[i];
     const Budget& budget = report.budgets[i];
-    const CacheLevel level = cache_level(design, budget, a, report.judged_on.l2_bytes);
+    const Prediction predicted = report.predictions[i];
     designs.push_back({{"design", name_of(design.design)},
                        {"fits", budget.fits},
                        {"resident_blocks_per_sm", budget.resident_blocks},
                        {"waves", budget.waves},
                        {"lookup_share", ratio(design.lookup_bytes, design.total_bytes)},
                        {"excess_bytes", design.total_bytes - report.op.ideal_bytes},
-                       {"dram_bytes", level.dram_bytes},
-                       {"dram_floor_us", time_us(level.dram_bytes, a.bandwidth_gbs)}});
+                       {"dram_bytes", predicted.dram_bytes},
+                       {"dram_us", predicted.dram_us},
+                       {"waves_us", predicted.waves_us},
+                       {"predicted_us", predicted.time_us}});
   }
   return {{"machine", report.judged_on.name},
           {"bandwidth_gbs", a.bandwidth_gbs},
@@ -123,9 +125,13 @@ Report make_report(const Arguments& arguments, Convention convention,
                 machine ? *machine : load_machine("h200"),
                 operator_ledger(arguments, convention),
                 design_ledgers(arguments, convention),
+                {},
                 {}};
   for (const DesignLedger& design : report.designs) {
     report.budgets.push_back(budget_of(design, arguments, convention, machine));
+    if (convention == Convention::book) continue;
+    report.predictions.push_back(
+        predict(unfitted_model(arguments), arguments, design.design, report.judged_on));
   }
   return report;
 }

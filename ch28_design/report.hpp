@@ -9,6 +9,7 @@
 
 #include "ch28_design/budget.hpp"
 #include "ch28_design/ledger.hpp"
+#include "ch28_design/time_model.hpp"
 #include "common/machine.hpp"
 
 namespace opbook::ch28 {
@@ -19,8 +20,9 @@ struct Report {
   std::optional<Machine> machine;  ///< the one that was asked for
   Machine judged_on;               ///< that one, or the book's: its peak makes the balance point
   OperatorLedger op;
-  std::vector<DesignLedger> designs;  ///< A, B, C, D
-  std::vector<Budget> budgets;        ///< one for each
+  std::vector<DesignLedger> designs;    ///< A, B, C, D
+  std::vector<Budget> budgets;          ///< one for each
+  std::vector<Prediction> predictions;  ///< one for each, exact only, by the unfitted model
 
   double roof_us() const;  ///< the ideal bytes at arguments.bandwidth_gbs
   bool all_fit() const;

@@ -56,7 +56,7 @@ std::string judgement(const Report& report) {
       report.judged_on.peak_for("fp32") * 1e12 / (report.arguments.bandwidth_gbs * 1e9);
   const bool memory = report.op.ai() < balance;
   return fmt::format(
-      "{}-bound: AI {:.3f} lies {} of the balance point, {:.3f} FLOP/byte (fp32 of one {} over {} "
+      "{}-bound: AI {:.3f} lies {} of the balance point, {:.3f} FLOP/byte\n(fp32 of one {} over {} "
       "GB/s).\n",
       memory ? "Memory" : "Compute", report.op.ai(), memory ? "left" : "right", balance,
       report.judged_on.name, short_number(report.arguments.bandwidth_gbs));
@@ -149,11 +149,12 @@ std::string cure(const Report& report, const DesignLedger& design, const Budget&
   if (tables_again == 0) return "To fix: " + weights + ".";
   const double reads_a_token = ratio(design.table_reads, a.tokens);
   if (design.table_reads == op.rows) {
-    return fmt::format("To fix: the table is re-read for every head, {} times a token, and {}.",
+    return fmt::format("To fix: the table is re-read for every head, {} times a token;\n  {}.",
                        a.heads(), weights);
   }
   return fmt::format(
-      "To fix: what remains is the re-read at each block of a token, {} table reads a token; {}.",
+      "To fix: what remains is the re-read at each block of a token, {} table reads a token;\n"
+      "  {}.",
       fixed(reads_a_token, 3), weights);
 }
 
@@ -208,14 +209,44 @@ std::string profiler_text(const Report& report) {
       table.render(), short_number(report.arguments.bandwidth_gbs));
 }
 
+/// The exact convention's last part: what a cache leaves to DRAM, and the time that makes.
+std::string prediction_text(const Report& report) {
+  Table table({{"design", Align::left},
+               {"by block MB"},
+               {"DRAM MB"},
+               {"DRAM us"},
+               {"waves us"},
+               {"predicted us"},
+               {"limit", Align::left}});
+  for (std::size_t i = 0; i < report.designs.size(); ++i) {
+    const Prediction& predicted = report.predictions[i];
+    const bool resident = report.budgets[i].waves > 0;
+    table.add_row({std::string(name_of(report.designs[i].design)),
+                   megabytes(report.designs[i].total_bytes), megabytes(predicted.dram_bytes),
+                   fixed(predicted.dram_us, 2), resident ? fixed(predicted.waves_us, 2) : "-",
+                   resident ? fixed(predicted.time_us, 2) : "-",
+                   !resident                                ? "does not run"
+                   : predicted.waves_us > predicted.dram_us ? "waves"
+                                                            : "DRAM"});
+  }
+  return fmt::format(
+      "\n{}\nBehind an L2 of {} MB. Time = {} us overhead + the longer of the two: the DRAM bytes "
+      "at "
+      "{}\nGB/s, or the waves at {} us each, in which a block lives. Overhead and life are those "
+      "of "
+      "any such\nmachine; `claims` fits them to measurements.\n",
+      table.render(), megabytes(report.judged_on.l2_bytes), fixed(TimeModel().overhead_us, 1),
+      short_number(report.arguments.bandwidth_gbs), fixed(TimeModel().wave_us[0], 1));
+}
+
 }  // namespace
 
 std::string to_text(const Report& report) {
-  return fmt::format("Chapter 28, QK-Norm + RoPE + FP8, {} convention{}\n\n{}\n{}\n{}\n{}",
+  return fmt::format("Chapter 28, QK-Norm + RoPE + FP8, {} convention{}\n\n{}\n{}\n{}\n{}{}",
                      by_the_book(report) ? "book" : "exact",
                      report.machine ? ", on one " + report.machine->name : "",
                      operator_text(report), budget_text(report), diagnosis_text(report),
-                     profiler_text(report));
+                     profiler_text(report), by_the_book(report) ? "" : prediction_text(report));
 }
 
 }  // namespace opbook::ch28
