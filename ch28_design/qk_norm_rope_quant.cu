@@ -19,11 +19,12 @@ namespace opbook::ch28::gpu {
 namespace {
 
 /// Designs A, B and C: block b takes the `rows_per_block` rows from b rows_per_block on, a team of
-/// lanes a row.
+/// lanes a row. Fewer registers than 64 would be too few to ask for things early.
 template <class T, class Lane, int most_threads>
-__global__ __launch_bounds__(most_threads) void block_of_rows_kernel(HeldInputs<T> in,
-                                                                     HeldOutputs out,
-                                                                     std::uint32_t rows_per_block) {
+__global__ __launch_bounds__(
+    most_threads,
+    std::min(16, 1024 / most_threads)) void block_of_rows_kernel(HeldInputs<T> in, HeldOutputs out,
+                                                                 std::uint32_t rows_per_block) {
   const Lane lane(in.half);
   const std::uint32_t first = blockIdx.x * rows_per_block;
   const std::uint32_t end = min(first + rows_per_block, in.rows);
