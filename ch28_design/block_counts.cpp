@@ -9,10 +9,6 @@ namespace {
 
 using Wide = __int128;
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b != 0);
-}
-
 /// floor(b / m) + floor((a + b) / m) + ... + floor(((n - 1) a + b) / m) for a, b >= 0, by the steps
 /// of Euclid's algorithm.
 Wide floor_sum(Wide n, Wide m, Wide a, Wide b) {

@@ -4,6 +4,11 @@
 
 namespace opbook::ch28 {
 
+/// a / b, rounded up; a from zero, b from one.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0);
+}
+
 /// The rows of the operator in memory: token after token, each with its q heads, then its kv heads.
 struct RowOrder {
   std::int64_t tokens = 0;

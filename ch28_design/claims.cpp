@@ -32,10 +32,6 @@ std::string times(double ratio) {
   return fixed(ratio, 2) + "x";
 }
 
-double ratio(std::int64_t a, std::int64_t b) {
-  return static_cast<double>(a) / static_cast<double>(b);
-}
-
 Verdict verdict_of(bool holds) {
   return holds ? Verdict::holds : Verdict::fails;
 }

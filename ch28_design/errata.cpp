@@ -28,10 +28,6 @@ Arguments with_rows_per_block(std::int64_t rows) {
   return arguments;
 }
 
-double share_of(std::int64_t bytes, std::int64_t of) {
-  return static_cast<double>(bytes) / static_cast<double>(of);
-}
-
 std::string label_of(const DesignLedger& design) {
   return fmt::format("{}, {} row{} a block", name_of(design.design), design.rows_per_block,
                      design.rows_per_block == 1 ? "" : "s");
@@ -73,7 +69,7 @@ Erratum both_weights_a_block() {
         ledger.total_bytes - ledger.weight_bytes + design_ledger({}, design, exact).weight_bytes;
     figures.lines.push_back(
         {label_of(ledger),
-         {ledger.total_bytes, share_of(ledger.total_bytes, ideal), right, share_of(right, ideal)}});
+         {ledger.total_bytes, ratio(ledger.total_bytes, ideal), right, ratio(right, ideal)}});
   }
   return {12, "A block is charged weights that it does not need",
           "Every block reads the q weight and the k weight.",
@@ -95,8 +91,8 @@ Erratum blocks_straddle_tokens() {
     const DesignLedger right = design_ledger(a, Design::B, exact);
     const std::int64_t aligned = a.tokens * ((a.heads() + rows - 1) / rows);
     figures.lines.push_back({std::to_string(rows),
-                             {share_of(in_book.table_reads, a.tokens),
-                              share_of(right.table_reads, a.tokens), right.grid, aligned}});
+                             {ratio(in_book.table_reads, a.tokens),
+                              ratio(right.table_reads, a.tokens), right.grid, aligned}});
   }
   return {
       13, "Blocks are \"aligned to head groups\", and the grid is flat",
@@ -202,7 +198,7 @@ Erratum one_bandwidth_for_any_mix() {
                       "{} MB. Memory does not move such a mix at that rate, nor that little of it. "
                       "With --machine the exact convention takes the machine's own rate for two "
                       "reads a write.",
-                      fixed(share_of(op.read_bytes, op.write_bytes), 2), megabytes(op.ideal_bytes)),
+                      fixed(ratio(op.read_bytes, op.write_bytes), 2), megabytes(op.ideal_bytes)),
           figures};
 }
 
@@ -273,7 +269,7 @@ Erratum weights_by_call_or_by_block() {
   const OperatorLedger op = operator_ledger({}, exact);
   Figures figures{"", {{"total", Unit::megabytes}, {"vs ideal", Unit::ratio}}, {}};
   const auto add = [&](std::string label, std::int64_t bytes) {
-    figures.lines.push_back({std::move(label), {bytes, share_of(bytes, op.ideal_bytes)}});
+    figures.lines.push_back({std::move(label), {bytes, ratio(bytes, op.ideal_bytes)}});
   };
   for (const Design design : book_designs) {
     const DesignLedger ledger = design_ledger({}, design, exact);

@@ -19,10 +19,6 @@ constexpr std::int64_t scale_bytes = 4;
 constexpr std::int64_t table_element_bytes = 4;
 constexpr std::int64_t held_bytes = 4;
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return a / b + (a % b != 0);
-}
-
 void require_at_least(std::string_view name, std::int64_t value, std::int64_t least) {
   if (value >= least) return;
   throw ArgumentError(fmt::format("{}: got {}; allowed: a whole number {}", name, value,
@@ -129,7 +125,7 @@ void require_valid(const Arguments& a, Convention convention) {
 }
 
 double OperatorLedger::ai() const {
-  return static_cast<double>(flops) / static_cast<double>(ideal_bytes);
+  return ratio(flops, ideal_bytes);
 }
 
 std::int64_t our_rows_per_block(std::int64_t head_dim) {

@@ -14,6 +14,11 @@
 
 namespace opbook::ch28 {
 
+/// a / b of two counts of bytes.
+inline double ratio(std::int64_t a, std::int64_t b) {
+  return static_cast<double>(a) / static_cast<double>(b);
+}
+
 /// The arguments of the ledger; defaults are the book's. A row is one head of one token.
 struct Arguments {
   std::int64_t tokens = 4096;
@@ -70,8 +75,8 @@ struct DesignLedger {
 inline constexpr Design all_designs[] = {Design::A, Design::B, Design::C, Design::D};
 std::string_view name_of(Design design);
 
-/// Rows that a block of our kernel takes: 64 threads, two rows for each team of lanes, of which each
-/// holds 16 columns; at other widths than those it is made for, 8.
+/// Rows that a block of our kernel takes: 64 threads, two rows for each team of lanes, of which
+/// each holds 16 columns; at other widths than those it is made for, 8.
 std::int64_t our_rows_per_block(std::int64_t head_dim);
 
 /// Both throw ArgumentError as require_valid() does, and where a figure passes int64.

@@ -15,10 +15,6 @@ ordered_json number(double value) {
   return value;
 }
 
-double ratio(std::int64_t a, std::int64_t b) {
-  return static_cast<double>(a) / static_cast<double>(b);
-}
-
 ordered_json arguments_json(const Report& report) {
   const Arguments& a = report.arguments;
   ordered_json args = {{"tokens", a.tokens},

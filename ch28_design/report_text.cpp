@@ -12,10 +12,6 @@ namespace {
 /// Bytes over the ideal that are not worth a change of design: a twentieth.
 constexpr double small_excess = 0.05;
 
-double ratio(std::int64_t a, std::int64_t b) {
-  return static_cast<double>(a) / static_cast<double>(b);
-}
-
 bool by_the_book(const Report& report) {
   return report.convention == Convention::book;
 }

@@ -43,6 +43,7 @@ void Meter::declare(std::string name, const void* first, std::int64_t bytes) {
   counts_.resize(spans_.size());
   read_bits_.resize(lines);
   written_bits_.resize(lines);
+  touched_.reserve(lines);  // nothing is allocated while memory is touched
   cache_.resize(lines);
 }
 

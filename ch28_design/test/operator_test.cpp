@@ -152,6 +152,19 @@ TEMPLATE_TEST_CASE("q and k as slices of qkv, or apart, give the bits of the pac
   }
 }
 
+TEST_CASE("a stride of zero repeats the heads of one token", "[operator]") {
+  const Shape shape{.tokens = 4, .q_heads = 2, .kv_heads = 1};
+  Inputs<bfloat16> in(shape);
+  for (std::int64_t t = 1; t < 4; ++t) {
+    std::copy_n(in.x.data<bfloat16>() + 2 * 128, 128, in.x.data<bfloat16>() + (3 * t + 2) * 128);
+  }
+  QkHeads<bfloat16> view = in.view();
+  view.k.outer_stride = 0;
+  for (const Design design : all_of_them) {
+    CHECK(same_bits(run(view, shape, {.design = design}), run(in, {.design = design})));
+  }
+}
+
 TEMPLATE_TEST_CASE("bases that are not aligned give the same bits", "[operator]", float16,
                    bfloat16) {
   const Shape shape{.tokens = 5};
