@@ -32,8 +32,8 @@ std::string times(double ratio) {
   return fixed(ratio, 2) + "x";
 }
 
-Verdict verdict_of(bool holds) {
-  return holds ? Verdict::holds : Verdict::fails;
+Judgement verdict_of(bool holds) {
+  return holds ? Judgement::holds : Judgement::fails;
 }
 
 class Claims {
@@ -117,7 +117,7 @@ class Claims {
 
  private:
   Claim& add(const char* whose, std::string what, std::string predicted) {
-    claims_.push_back({whose, std::move(what), std::move(predicted), "", Verdict::not_measured});
+    claims_.push_back({whose, std::move(what), std::move(predicted), "", Judgement::not_measured});
     return claims_.back();
   }
 
@@ -144,13 +144,13 @@ void add_book_claims(Claims& claims) {
 
 }  // namespace
 
-std::string_view name_of(Verdict verdict) {
+std::string_view name_of(Judgement verdict) {
   switch (verdict) {
-    case Verdict::holds:
+    case Judgement::holds:
       return "holds";
-    case Verdict::fails:
+    case Judgement::fails:
       return "does not hold";
-    case Verdict::not_measured:
+    case Judgement::not_measured:
       break;
   }
   return "not measured";

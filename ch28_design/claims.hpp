@@ -18,15 +18,15 @@ inline constexpr double bytes_within = 0.05;
 inline constexpr double floor_within = 0.03;
 inline constexpr double time_within = 0.15;
 
-enum class Verdict { holds, fails, not_measured };
-std::string_view name_of(Verdict verdict);
+enum class Judgement { holds, fails, not_measured };
+std::string_view name_of(Judgement verdict);
 
 struct Claim {
   std::string whose;  ///< "book" or "model"
   std::string what;
   std::string predicted;
   std::string measured;  ///< empty where nothing was
-  Verdict verdict = Verdict::not_measured;
+  Judgement verdict = Judgement::not_measured;
 };
 
 /// One time that the fitted model predicts beside what was measured.
