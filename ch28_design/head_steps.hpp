@@ -14,6 +14,13 @@ namespace opbook::ch28::cpu {
 
 inline constexpr auto copied = [](auto v) { return v; };
 
+/// A row of the flat grid: its number, and whose head it is.
+struct HeadPlace {
+  std::int64_t row;
+  std::int64_t token;
+  std::int64_t head;
+};
+
 /// The inputs as the flat grid of rows sees them.
 template <class T>
 struct RowsOfHeads {
@@ -22,13 +29,13 @@ struct RowsOfHeads {
 
   RowsOfHeads(const QkHeads<T>& heads, const QkOptions& options) : in(heads), eps(options.eps) {}
 
-  std::int64_t token(std::int64_t i) const { return i / in.heads(); }
-  bool is_k(std::int64_t i) const { return i % in.heads() >= in.q.inner; }
-  Row<const T> x(std::int64_t i) const {
-    const std::int64_t head = i % in.heads();
-    return is_k(i) ? in.k.row(token(i), head - in.q.inner) : in.q.row(token(i), head);
+  /// Row i of the grid, by the only division that a row takes.
+  HeadPlace place(std::int64_t i) const { return {i, i / in.heads(), i % in.heads()}; }
+  bool is_k(const HeadPlace& at) const { return at.head >= in.q.inner; }
+  Row<const T> x(const HeadPlace& at) const {
+    return is_k(at) ? in.k.row(at.token, at.head - in.q.inner) : in.q.row(at.token, at.head);
   }
-  Row<const T> weight(std::int64_t i) const { return is_k(i) ? in.k_weight : in.q_weight; }
+  Row<const T> weight(const HeadPlace& at) const { return is_k(at) ? in.k_weight : in.q_weight; }
 
   /// What a backend takes for the input: of the right shape, and the right memory too where q and k
   /// lie side by side. It brings rows nearer ahead of time, and reads none of them.
@@ -79,15 +86,15 @@ struct FusedHeads {
   QuantisedHeads out;
 
   template <class Primitives>
-  void head(Primitives& row, std::int64_t i, Scratch<float> held, Row<const T> w,
+  void head(Primitives& row, const HeadPlace& at, Scratch<float> held, Row<const T> w,
             const Angles& angles) const {
-    normalise(row, held, rows.x(i), w, rows.eps);
+    normalise(row, held, rows.x(at), w, rows.eps);
     if (angles.cos.size > 0) {
       rotate(row, rows.turned(held), Row<const float>(rows.turned(held)), angles.cos, angles.sin);
     }
     const Row<const float> y = held;
-    if (out.y.data != nullptr) row.map(out.y.row(i), copied, y);
-    quantise(row, out.codes.row(i), out.scale, i, y);
+    if (out.y.data != nullptr) row.map(out.y.row(at.token, at.head), copied, y);
+    quantise(row, out.codes.row(at.token, at.head), out.scale, at.row, y);
   }
 
   template <class Primitives>
@@ -115,14 +122,15 @@ void fused_block(Primitives& row, const FusedHeads<T>& fused, std::int64_t begin
   std::array<Row<const T>, 2> weights{};
   Angles angles;
   for (std::int64_t i = begin; i < end; ++i) {
-    Row<const T>& weight = weights[fused.rows.is_k(i)];
-    if (weight.data == nullptr) weight = brought_in<T>(row, fused.rows.weight(i));
-    if (const std::int64_t token = fused.rows.token(i); token != angles.token) {
-      angles = fused.angles_of(row, token);
+    const HeadPlace at = fused.rows.place(i);
+    Row<const T>& weight = weights[fused.rows.is_k(at)];
+    if (weight.data == nullptr) weight = brought_in<T>(row, fused.rows.weight(at));
+    if (at.token != angles.token) {
+      angles = fused.angles_of(row, at.token);
       angles.cos = brought_in<float>(row, angles.cos);
       angles.sin = brought_in<float>(row, angles.sin);
     }
-    fused.head(row, i, held, weight, angles);
+    fused.head(row, at, held, weight, angles);
   }
 }
 

@@ -27,8 +27,9 @@ void qk_norm_rope_quant(Backend& backend, const QkHeads<T>& in, const QuantisedH
 
   if (options.design == Design::D) {  // one call: a core's caches keep what its rows share
     backend.kernel("fused", x, fused.out.codes, [=](auto& row, std::int64_t i) {
-      fused.head(row, i, row.template scratch<float>(in.dh()), fused.rows.weight(i),
-                 fused.angles_of(row, fused.rows.token(i)));
+      const HeadPlace at = fused.rows.place(i);
+      fused.head(row, at, row.template scratch<float>(in.dh()), fused.rows.weight(at),
+                 fused.angles_of(row, at.token));
     });
   } else {
     backend.blocks("fused", x, fused.out.codes, rows_per_block(options, in.heads()),
@@ -50,14 +51,18 @@ void qk_norm_rope_quant_unfused(Backend& backend, const QkHeads<T>& in, const Qu
   const Rows<float8_e4m3fn> codes = shaped(out.codes);
 
   backend.kernel("norm", heads.rows.stand_in(), normed, [=](auto& row, std::int64_t i) {
-    normalise(row, normed.row(i), heads.rows.x(i), heads.rows.weight(i), heads.rows.eps);
+    const HeadPlace at = heads.rows.place(i);
+    normalise(row, normed.row(at.token, at.head), heads.rows.x(at), heads.rows.weight(at),
+              heads.rows.eps);
   });
   backend.kernel("rope", Rows<const T>(normed), rotated, [=](auto& row, std::int64_t i) {
-    const Row<const T> from = normed.row(i);
-    row.map(heads.rows.kept(rotated.row(i)), copied, heads.rows.kept(from));
-    const Angles angles = heads.angles_of(row, heads.rows.token(i));
+    const HeadPlace at = heads.rows.place(i);
+    const Row<const T> from = normed.row(at.token, at.head);
+    const Row<T> to = rotated.row(at.token, at.head);
+    row.map(heads.rows.kept(to), copied, heads.rows.kept(from));
+    const Angles angles = heads.angles_of(row, at.token);
     if (angles.cos.size == 0) return;
-    rotate(row, heads.rows.turned(rotated.row(i)), heads.rows.turned(from), angles.cos, angles.sin);
+    rotate(row, heads.rows.turned(to), heads.rows.turned(from), angles.cos, angles.sin);
   });
   backend.kernel("quant", Rows<const T>(rotated), codes, [=](auto& row, std::int64_t i) {
     quantise(row, codes.row(i), out.scale, i, Row<const T>(rotated.row(i)));
