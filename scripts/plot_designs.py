@@ -44,7 +44,8 @@ def bytes_by_design(ledger) -> Figure:
     handles = [bar_of(style, label=part) for part, style in PARTS.items()]
     handles.append(ideal)
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncol=3)
-    axes.set_title(f"Bytes of each design\n{ledger.detail}", loc="left", pad=22, fontsize=TITLE_SIZE)
+    title = f"Bytes of each design\n{ledger.detail}"
+    axes.set_title(title, loc="left", pad=22, fontsize=TITLE_SIZE)
     return figure
 
 
