@@ -112,6 +112,13 @@ TEST_CASE("verify of one run shows kernels, plans and a verdict", "[chapter]") {
                               ContainsSubstring("replay equal to the exact ledger"));
 }
 
+TEST_CASE("cache curves begin where a head does not fit beside what it looks up", "[chapter]") {
+  const Outcome outcome =
+      run({"cache", "--op", "qk_norm_rope_quant", "--design", "A", "--tokens", "3"});
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("\n  none  ") && ContainsSubstring("\n 1 KiB  "));
+}
+
 TEST_CASE("the benchmarks have every design, at the book's size and far beyond an L2",
           "[chapter]") {
   const std::vector<Problem> quick = chapter().device_benchmark_problems(true);
