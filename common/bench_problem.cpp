@@ -77,7 +77,7 @@ void add_replays(const Problem& problem, std::int64_t llc_bytes, std::int64_t mo
     CacheCurve curve;
     ResultRow& row = rows[p];
     if (bytes > most_bytes) row.replay_shape = smaller.shape;
-    row.replay_ledger_bytes = smaller.plan(both_plans[p]).moved_bytes();
+    row.replay_ledger_bytes = smaller.replayed_plan(both_plans[p]).moved_bytes();
     add_counts(row, replay_problem(smaller, both_plans[p], tensors, &curve));
     const double cache = share * static_cast<double>(llc_bytes);
     const auto modelled = curve.traffic(static_cast<std::int64_t>(cache)).moved_bytes();
