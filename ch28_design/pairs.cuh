@@ -102,30 +102,10 @@ __device__ inline float rstd_of(float sum, float columns, float eps) {
   return rsqrtf(__fadd_rn(sum / columns, eps));
 }
 
-/// rn(1 / s) for s from 2^-23 to 2^120: what the compiler makes of 1.0f / s, without its branch for
-/// all other s. Inf gives 0, NaN NaN.
-__device__ inline float reciprocal(float s) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(s));
-  return isinf(s) ? 0.0f : fmaf(r, -fmaf(s, r, -1.0f), r);
-}
-
-/// Quotients of which e4m3 codes are made, in the three instructions of common/cuda/quantise.cuh.
-/// Of float32 y there are too many to try whether all quotients are those of a division. But codes
-/// are: they could differ only where y / s lies so near to a midpoint between two codes, or to a
-/// neighbour of one, that few pairs of mantissas do; the test finds and tries them all.
-struct CodeQuotient {
-  float scale, inverse, minus_inverse;
-
-  __device__ explicit CodeQuotient(float s)
-      // For s = Inf the multiplications by 0 alone give what a division does: a zero of the sign of
-      // y, or NaN for y = Inf.
-      : scale(isinf(s) ? 1.0f : s), inverse(reciprocal(s)), minus_inverse(-inverse) {}
-
-  __device__ float operator()(float y) const {
-    const float quotient = y * inverse;
-    return fmaf(fmaf(quotient, scale, -y), minus_inverse, quotient);
-  }
-};
+/// What codes are made with. Of float32 y there are too many to try whether all quotients are those
+/// of a division. But codes are: they could differ only where y / s lies so near to a midpoint
+/// between two codes, or to a neighbour of one, that few pairs of mantissas do; the test finds and
+/// tries them all.
+using CodeQuotient = Quotient<float>;
 
 }  // namespace opbook::ch28::gpu
