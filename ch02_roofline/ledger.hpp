@@ -11,7 +11,7 @@ namespace opbook::ch02 {
 
 /// What the chain is asked for. a and b are float32, whatever the dtype.
 struct Arguments {
-  std::int64_t n = 1 << 24;
+  std::int64_t n = 1 << 20;
   std::int64_t k = 64;  ///< multiply-adds on each element
   Dtype dtype = Dtype::float32;
   /// With |a| < 1 and no growth in b the sweep stays in range however long it is: x moves towards

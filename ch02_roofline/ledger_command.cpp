@@ -338,7 +338,7 @@ Outcome run_ledger(const GivenFlags& given) {
 }  // namespace
 
 std::vector<Flag> argument_flags() {
-  return {{"--n", "N", "elements, default 16777216"},
+  return {{"--n", "N", "elements, default 1048576"},
           {"--k", "N", "multiply-adds on each, default 64"},
           {"--dtype", "TYPE", "dtype of the elements: float32, float16, bfloat16"}};
 }

@@ -140,7 +140,7 @@ TEST_CASE("several machines stand side by side, in the order asked for", "[ledge
     const Machine loaded = load_machine(machine.at("machine").get<std::string>());
     CHECK(machine.at("fused").at("bound") == "memory");
     CHECK(machine.at("unfused").at("bound") == "memory");
-    CHECK(machine.at("fused").at("t_sol_us") == loaded.t_sol_us(8LL * 16777216, 80LL * 16777216));
+    CHECK(machine.at("fused").at("t_sol_us") == loaded.t_sol_us(8LL * 1048576, 80LL * 1048576));
   }
   CHECK_FALSE(parsed(chain).contains("bound"));
   CHECK_FALSE(parsed(chain).at("fused").contains("bound"));

@@ -1,0 +1,133 @@
+// The chain on a CUDA device, against its definition. Tests tagged [sanitize] are small and reach
+// every kernel: scripts/sanitize.sh runs them under compute-sanitizer.
+
+#include <cmath>
+#include <limits>
+
+#include "ch02_roofline/multiply_add_chain.hpp"
+#include "ch02_roofline/test/chain_test.hpp"
+#include "common/cuda/device_tensors.hpp"
+#include "common/cuda/launch_watch.hpp"
+#include "common/cuda/probe.hpp"
+
+using namespace opbook;
+using namespace opbook::ch02;
+
+namespace {
+
+/// Skips the test, with the reason, where there is no device.
+void require_gpu() {
+  const opbook::gpu::Probe probe = opbook::gpu::probe_device();
+  if (!probe.device) SKIP("no CUDA device: " << probe.reason);
+}
+
+void require_verified(const Problem& problem, std::int64_t offset = 0) {
+  Tensors tensors(problem.tensors);
+  fill_inputs(problem, tensors, 11);
+  opbook::gpu::DeviceTensors device(problem.tensors, offset);
+  for (const Finding& finding :
+       verify_problem(problem, tensors, run_on_device(problem, device), Twin::second_run)) {
+    INFO(name_of(problem.dtype) << " of " << problem.shape.front() << ", k "
+                                << problem.ledger.unfused.kernels.size() << ", offset " << offset
+                                << ": " << finding.plan << ' ' << finding.kernel << ' '
+                                << finding.detail);
+    REQUIRE(finding.pass);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the GPU's chain is its definition to the bit, at every kind of length", "[gpu]") {
+  require_gpu();
+  std::int64_t offset = 0;
+  for (const Problem& problem : chapter().verification_problems()) {
+    require_verified(problem, offset);
+    offset = (offset + 1) % 3;
+  }
+}
+
+TEST_CASE("the GPU's chains keep all in registers, on vectors and one by one", "[gpu][sanitize]") {
+  require_gpu();
+  const opbook::gpu::LaunchWatch watch;
+  for (const Dtype dtype : dtypes) {
+    for (const std::int64_t n : {1, 8, 1023, 1024, 2051}) {
+      for (const std::int64_t offset : {0, 1}) {
+        require_verified(chain_problem({.n = n, .k = 5, .dtype = dtype}), offset);
+      }
+    }
+  }
+  for (const opbook::gpu::LaunchedKernel& kernel : watch.kernels()) {
+    INFO(kernel.name << ", " << kernel.registers << " registers");
+    CHECK(kernel.local_bytes == 0);
+  }
+  CHECK(watch.launches() > 0);
+}
+
+TEST_CASE("overflow, underflow and NaN on the GPU are those of IEEE arithmetic",
+          "[gpu][sanitize]") {
+  require_gpu();
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const float special[] = {0.0f,     -0.0f,     inf,       -inf,      std::nanf(""), 1.0f,
+                           0x1p127f, -0x1p127f, 0x1p-126f, 0x1p-149f, 65504.0f,      0x1p-24f};
+  for (const Dtype dtype : dtypes) {
+    for (const auto& [a, b] : {std::pair(2.0f, 0.0f),
+                               {0.5f, 0.0f},
+                               {-1.0f, 1.0f},
+                               {0.0f, 1.0f},
+                               {1.5f, -inf},
+                               {1.0f, 0x1p-149f}}) {
+      for (const std::int64_t k : {1, 2, 30, 200}) {
+        const Problem problem =
+            chain_problem({.n = std::size(special), .k = k, .dtype = dtype, .a = a, .b = b});
+        Tensors tensors(problem.tensors);
+        visit_input_dtype(dtype, [&]<class T>() {
+          const Row<T> x = tensors.row<T>("x");
+          for (std::size_t i = 0; i < std::size(special); ++i) {
+            x.data[i] = from_float<T>(special[i]);
+          }
+        });
+        opbook::gpu::DeviceTensors device(problem.tensors);
+        for (const Finding& finding :
+             verify_problem(problem, tensors, run_on_device(problem, device), Twin::second_run)) {
+          INFO(name_of(dtype) << " a " << a << " b " << b << " k " << k << ' ' << finding.plan
+                              << ' ' << finding.detail);
+          CHECK(finding.pass);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("CPU and GPU give the same bits", "[gpu]") {
+  require_gpu();
+  for (const Dtype dtype : dtypes) {
+    const Problem problem = chain_problem({.n = 5003, .k = 37, .dtype = dtype});
+    Tensors on_cpu(problem.tensors), on_gpu(problem.tensors);
+    fill_inputs(problem, on_cpu, 3);
+    fill_inputs(problem, on_gpu, 3);
+    opbook::gpu::DeviceTensors device(problem.tensors);
+    Fast fast;
+    for (const PlanKind plan : both_plans) {
+      problem.run(fast, plan, on_cpu);
+      run_on_device(problem, device)(plan, on_gpu);
+      INFO(name_of(dtype) << ' ' << name_of(plan));
+      CHECK(same_bits(on_cpu.at("y"), on_gpu.at("y")));
+    }
+  }
+}
+
+TEST_CASE("the GPU refuses what the CPU refuses, before anything is launched", "[gpu]") {
+  require_gpu();
+  const opbook::gpu::LaunchWatch watch;
+  float memory[16] = {};
+  const Row<float> x{memory, 8}, y{memory + 8, 8};
+  CHECK_THROWS_MATCHES(ch02::gpu::multiply_add_chain<float>(nullptr, x, 1, 1, 0, y), ArgumentError,
+                       begins("k: got 0"));
+  CHECK_THROWS_MATCHES(ch02::gpu::multiply_add_chain<float>(nullptr, x, 1, 1, 65537, y),
+                       ArgumentError, begins("k: got 65537"));
+  CHECK_THROWS_MATCHES(
+      ch02::gpu::multiply_add_chain_unfused<float>(nullptr, x, 1, 1, 1, y.slice(0, 7)),
+      ArgumentError, begins("y: got 7"));
+  ch02::gpu::multiply_add_chain<float>(nullptr, Row<const float>(), 1, 1, 1, Row<float>());
+  CHECK(watch.launches() == 0);
+}
