@@ -1,6 +1,7 @@
 // Stands in for the chapter's .cu files where there is no CUDA compiler.
 
 #include "ch02_roofline/multiply_add_chain.hpp"
+#include "ch02_roofline/roofs.hpp"
 #include "common/dtype.hpp"
 #include "common/error.hpp"
 
@@ -29,3 +30,14 @@ OPBOOK_STUBS(bfloat16)
 #undef OPBOOK_UNAVAILABLE
 
 }  // namespace opbook::ch02::gpu
+
+namespace opbook::ch02 {
+
+std::vector<Roof> measure_gpu_roofs(const MachineInfo&, bool) {
+  gpu::unavailable();
+}
+OnChip gpu_on_chip() {
+  gpu::unavailable();
+}
+
+}  // namespace opbook::ch02
