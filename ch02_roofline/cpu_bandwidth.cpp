@@ -41,9 +41,13 @@ void over_packs(std::int64_t count, Body body) {
 
 void read(const Share& share) {
   Pack::Bits seen[unrolled] = {};
-  over_packs(share.count,
-             [&](std::int64_t i, std::int64_t p) { seen[p] |= load_pack(share.x + i).bits(); });
-  for (Pack::Bits& bits : seen) asm volatile("" : : "m"(bits));
+  for (std::int64_t i = 0; i < share.count; i += unrolled * pack_lanes) {
+#pragma GCC unroll 4
+    for (std::int64_t p = 0; p < unrolled; ++p) {
+      seen[p] |= load_pack(share.x + i + p * pack_lanes).bits();
+    }
+  }
+  asm volatile("" : : "x"((seen[0] | seen[1]) | (seen[2] | seen[3])));
 }
 
 template <bool streaming>

@@ -21,11 +21,11 @@ using cpu::BandwidthLoop, cpu::PeakLoop, cpu::SharedArrays;
 
 /// How long one sample lasts at least: short enough to settle, long enough for the clock.
 double sample_us(bool quick) {
-  return quick ? 300 : 1000;
+  return quick ? 1000 : 3000;
 }
 
 TimingOptions roof_timing(bool quick) {
-  if (quick) return {.warmup = 1, .min_samples = 5, .max_samples = 11, .max_seconds = 0.1};
+  if (quick) return {.warmup = 1, .min_samples = 5, .max_samples = 11, .max_seconds = 0.2};
   return {.warmup = 1, .min_samples = 11, .max_samples = 51, .max_seconds = 1.0};
 }
 

@@ -1,7 +1,8 @@
 // Stands in for the chapter's .cu files where there is no CUDA compiler.
 
+#include "ch02_roofline/gpu_bandwidth.hpp"
+#include "ch02_roofline/gpu_peak.hpp"
 #include "ch02_roofline/multiply_add_chain.hpp"
-#include "ch02_roofline/roofs.hpp"
 #include "common/dtype.hpp"
 #include "common/error.hpp"
 
@@ -29,15 +30,31 @@ OPBOOK_STUBS(bfloat16)
 #undef OPBOOK_STUBS
 #undef OPBOOK_UNAVAILABLE
 
+void move_once(Stream, Mix, const MixArrays&) {
+  unavailable();
+}
+void move_again(Stream, Mix, const MixArrays&, int, std::int64_t) {
+  unavailable();
+}
+void fill_floats(Stream, std::byte*, std::int64_t) {
+  unavailable();
+}
+void multiply_adds(Stream, Arithmetic, int, std::int64_t, std::byte*) {
+  unavailable();
+}
+double flops_a_round(Arithmetic) {
+  unavailable();
+}
+Units describe_units() {
+  unavailable();
+}
+struct Launches::State {};
+Launches::Launches(int, bool) {
+  unavailable();
+}
+Launches::~Launches() = default;
+double Launches::sample_us() {
+  unavailable();
+}
+
 }  // namespace opbook::ch02::gpu
-
-namespace opbook::ch02 {
-
-std::vector<Roof> measure_gpu_roofs(const MachineInfo&, bool) {
-  gpu::unavailable();
-}
-OnChip gpu_on_chip() {
-  gpu::unavailable();
-}
-
-}  // namespace opbook::ch02

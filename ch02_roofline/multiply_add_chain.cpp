@@ -7,8 +7,9 @@
 namespace opbook::ch02::cpu {
 namespace {
 
-// A vector is worked on in pieces that the threads share: 16 KiB of float32 each.
-constexpr std::int64_t piece = 4096;
+// A vector is worked on in pieces that the threads share: 16 KB of float32 each, and whole blocks
+// of chains for registers of any width.
+constexpr std::int64_t piece = 4032;
 
 }  // namespace
 

@@ -20,8 +20,9 @@ void multiply_adds(std::int64_t rounds) {
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
     for (int c = 0; c < peak_chains; ++c) {
-      v[c] = v[c] * a + b;
-      asm volatile("" : "+x"(v[c]));
+      Vector next = v[c] * a + b;
+      asm volatile("" : "+x"(next));
+      v[c] = next;
     }
   }
 }
