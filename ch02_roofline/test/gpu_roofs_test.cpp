@@ -15,9 +15,9 @@
 #include "common/error.hpp"
 
 using namespace opbook;
-using namespace opbook::ch02;
-using gpu::Mix;
+namespace roofs = opbook::ch02::gpu;
 using opbook::gpu::DeviceMemory;
+using roofs::Mix;
 
 namespace {
 
@@ -61,18 +61,18 @@ TEST_CASE("every bandwidth kernel of the GPU writes what its mix says, and nothi
   constexpr std::int64_t beyond = 64;  // vectors after y, which stay
   for (const std::int64_t vectors : {32, 96, 3200, 20000 / 32 * 32}) {
     DeviceMemory x(2 * vectors * 16), z(vectors * 16), y((vectors + beyond) * 16);
-    gpu::fill_floats(nullptr, x.data(), 2 * vectors);
-    gpu::fill_floats(nullptr, z.data(), vectors);
+    roofs::fill_floats(nullptr, x.data(), 2 * vectors);
+    roofs::fill_floats(nullptr, z.data(), vectors);
     const std::vector<float> host_x = fetched(x), host_z = fetched(z);
-    for (const Mix mix : gpu::mixes) {
+    for (const Mix mix : roofs::mixes) {
       for (const bool once : {true, false}) {
-        INFO(gpu::name_of(mix) << (once ? " once, " : " again, ") << vectors << " vectors");
+        INFO(roofs::name_of(mix) << (once ? " once, " : " again, ") << vectors << " vectors");
         opbook::gpu::fill_on_device(nullptr, y.data(), 0xFF, y.bytes());
-        const gpu::MixArrays arrays{x.data(), z.data(), y.data(), vectors};
+        const roofs::MixArrays arrays{x.data(), z.data(), y.data(), vectors};
         if (once) {
-          gpu::move_once(nullptr, mix, arrays);
+          roofs::move_once(nullptr, mix, arrays);
         } else {
-          gpu::move_again(nullptr, mix, arrays, 2, 3);
+          roofs::move_again(nullptr, mix, arrays, 2, 3);
         }
         const std::vector<float> found = fetched(y);
         const std::int64_t written = mix == Mix::read ? 0 : 4 * vectors;
@@ -96,7 +96,7 @@ TEST_CASE("data for bandwidth lies in [1, 2) and differs from number to number",
           "[gpu][sanitize]") {
   require_gpu();
   DeviceMemory memory(1 << 16);
-  gpu::fill_floats(nullptr, memory.data(), memory.bytes() / 16);
+  roofs::fill_floats(nullptr, memory.data(), memory.bytes() / 16);
   const std::vector<float> values = fetched(memory);
   std::int64_t same = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -109,18 +109,18 @@ TEST_CASE("data for bandwidth lies in [1, 2) and differs from number to number",
 TEST_CASE("the GPU's units multiply and add without local memory, the longer the more rounds",
           "[gpu][sanitize]") {
   require_gpu();
-  const gpu::Units units = gpu::describe_units();
+  const roofs::Units units = roofs::describe_units();
   CHECK(units.sm_count > 0);
   CHECK(units.clock_ghz > 0.1);
   CHECK(units.shared_bytes_per_sm >= units.shared_bytes_per_block);
   const opbook::gpu::LaunchWatch watch;
   DeviceMemory sink(8);
   opbook::gpu::fill_on_device(nullptr, sink.data(), 0, 8);
-  for (const gpu::Arithmetic unit :
-       {gpu::Arithmetic::fp32, gpu::Arithmetic::fp64, gpu::Arithmetic::bf16_mma}) {
-    if (unit == gpu::Arithmetic::bf16_mma && units.major < 8) continue;
-    CHECK(gpu::flops_a_round(unit) > 1e5);
-    gpu::multiply_adds(nullptr, unit, 2, 3, sink.data());
+  for (const roofs::Arithmetic unit :
+       {roofs::Arithmetic::fp32, roofs::Arithmetic::fp64, roofs::Arithmetic::bf16_mma}) {
+    if (unit == roofs::Arithmetic::bf16_mma && units.major < 8) continue;
+    CHECK(roofs::flops_a_round(unit) > 1e5);
+    roofs::multiply_adds(nullptr, unit, 2, 3, sink.data());
     opbook::gpu::synchronise();
   }
   for (const opbook::gpu::LaunchedKernel& kernel : watch.kernels()) {
@@ -133,7 +133,7 @@ TEST_CASE("the GPU's units multiply and add without local memory, the longer the
 
 TEST_CASE("an empty kernel costs less in a graph than in a stream", "[gpu]") {
   require_gpu();
-  gpu::Launches in_stream(200, false), in_graph(200, true);
+  roofs::Launches in_stream(200, false), in_graph(200, true);
   double stream_us = 1e9, graph_us = 1e9;
   for (int i = 0; i < 20; ++i) {
     stream_us = std::min(stream_us, in_stream.sample_us());
@@ -149,7 +149,7 @@ TEST_CASE("a product by cuBLASLt runs, or says why it does not", "[gpu]") {
   for (const char* const unit : {"fp16", "bf16", "fp8", "tf32"}) {
     INFO(unit);
     try {
-      gpu::Matmul matmul(unit, 256);
+      roofs::Matmul matmul(unit, 256);
       CHECK(matmul.flops() == 2.0 * 256 * 256 * 256);
       matmul.run(nullptr);
       opbook::gpu::synchronise();
@@ -161,7 +161,7 @@ TEST_CASE("a product by cuBLASLt runs, or says why it does not", "[gpu]") {
 
 TEST_CASE("shared memory stands for what a block and an sm have on chip", "[gpu]") {
   require_gpu();
-  const OnChip on_chip = gpu_on_chip();
+  const ch02::OnChip on_chip = ch02::gpu_on_chip();
   CHECK(on_chip.bytes_per_block >= 48 << 10);
   CHECK(on_chip.bytes_per_sm >= on_chip.bytes_per_block);
 }
