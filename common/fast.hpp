@@ -163,26 +163,12 @@ class FastRow {
   /// of values, none of which depends on another: while one waits, the others go on.
   template <class U, class F, class T>
   void map_chains(Row<U> y, F f, Row<T> x) {
-    constexpr std::int64_t block = chains * pack_lanes;
-    const bool streaming =
-        streaming_ && reinterpret_cast<std::uintptr_t>(y.data) % (pair_elements * sizeof(U)) == 0;
-    Ahead ahead = ahead_;
-    std::int64_t i = 0;
-    for (; i + block <= y.size; i += block) {
-      ahead.template prefetch<block * sizeof(T)>();
-      if (streaming) {
-        map_block<true>(y.data + i, f, x.data + i);
-      } else {
-        map_block<false>(y.data + i, f, x.data + i);
-      }
+    constexpr std::int64_t alignment = pair_elements * sizeof(U);
+    if (streaming_ && reinterpret_cast<std::uintptr_t>(y.data) % alignment == 0) {
+      map_chains_with<true>(y, f, x);
+    } else {
+      map_chains_with<false>(y, f, x);
     }
-    ahead_ = ahead;
-    if (i == y.size) return;
-    std::remove_const_t<T> rest[block] = {};  // what is left, filled up
-    U results[block];
-    std::copy(x.data + i, x.data + x.size, rest);
-    map_block<false>(results, f, rest);
-    std::copy_n(results, y.size - i, y.data + i);
   }
 
   /// map() whose result is kept in scratch as well as written out: what has been written out would
@@ -313,6 +299,24 @@ class FastRow {
     for (; i < y.size; ++i) one();
     if constexpr (summing) return sum.finish();
     return 0;
+  }
+
+  template <bool streaming, class U, class F, class T>
+  void map_chains_with(Row<U> y, F f, Row<T> x) {
+    constexpr std::int64_t block = chains * pack_lanes;
+    Ahead ahead = ahead_;
+    std::int64_t i = 0;
+    for (; i + block <= y.size; i += block) {
+      ahead.template prefetch<block * sizeof(T)>();
+      map_block<streaming>(y.data + i, f, x.data + i);
+    }
+    ahead_ = ahead;
+    if (i == y.size) return;
+    std::remove_const_t<T> rest[block] = {};  // what is left, filled up
+    U results[block];
+    std::copy(x.data + i, x.data + x.size, rest);
+    map_block<false>(results, f, rest);
+    std::copy_n(results, y.size - i, y.data + i);
   }
 
   template <bool streaming, class U, class F, class T>

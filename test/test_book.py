@@ -50,7 +50,7 @@ class Usage(unittest.TestCase):
 
     def test_an_unknown_command_is_refused_with_the_commands_that_exist(self):
         self.assertIn(
-            "allowed: doctor, run, test, build, ledger, verify, bench, cache, errata, compare",
+            "allowed: doctor, run, test, build, ledger, verify, bench, cache, errata, roofs, compare",
             self.refused("leger"),
         )
 
