@@ -44,8 +44,8 @@ std::vector<std::int64_t> working_sets(int threads, std::int64_t largest, bool q
 }
 
 /// One working set: all loops that are asked for take turns.
-void measure_bandwidth(SharedArrays& arrays, int threads, std::int64_t bytes, bool largest,
-                       bool quick, std::vector<Roof>& roofs) {
+void measure_loops(SharedArrays& arrays, int threads, std::int64_t bytes, bool largest, bool quick,
+                   std::vector<Roof>& roofs) {
   std::vector<BandwidthLoop> loops;
   for (const BandwidthLoop& loop : cpu::bandwidth_loops()) {
     const std::string_view how = loop.how;
@@ -135,7 +135,7 @@ std::vector<Roof> measure_cpu_roofs(const MachineInfo& machine, bool quick) {
     SharedArrays arrays(largest, threads);
     for (const std::int64_t bytes : working_sets(threads, largest, quick)) {
       progress(fmt::format("roofs: {}, {} KiB", cores_name(threads), bytes >> 10));
-      measure_bandwidth(arrays, threads, bytes, bytes == largest, quick, roofs);
+      measure_loops(arrays, threads, bytes, bytes == largest, quick, roofs);
     }
   }
   for (const int threads : places) {

@@ -118,8 +118,8 @@ std::vector<Way> ways_at(const Arena& arena, std::int64_t bytes, bool one_sm, in
   return ways;
 }
 
-void measure_bandwidth(DeviceTimer& timer, const std::vector<Way>& ways, std::int64_t bytes,
-                       bool one_sm, bool quick, std::vector<Roof>& roofs) {
+void measure_working_set(DeviceTimer& timer, const std::vector<Way>& ways, std::int64_t bytes,
+                         bool one_sm, bool quick, std::vector<Roof>& roofs) {
   std::vector<std::function<double()>> contenders;
   for (const Way& way : ways) {
     const double passes = static_cast<double>(way.passes);
@@ -147,8 +147,8 @@ void measure_all_bandwidths(DeviceTimer& timer, const MachineInfo& machine, int 
       const bool last = bytes >= largest * 3 / 4;
       if (last) bytes = largest;
       progress(fmt::format("roofs: {}, {} KiB", sms_name(one_sm), bytes >> 10));
-      measure_bandwidth(timer, ways_at(arena, bytes, one_sm, sm_count, last), bytes, one_sm, quick,
-                        roofs);
+      measure_working_set(timer, ways_at(arena, bytes, one_sm, sm_count, last), bytes, one_sm,
+                          quick, roofs);
       if (last) break;
     }
   }

@@ -53,7 +53,7 @@ Case make_case(const Arguments& arguments) {
 }
 
 /// A machine as it was asked for, and the unit of it that does the work.
-struct Roof {
+struct Asked {
   std::string label;  ///< the name that was typed; of a file, the machine's own
   Machine machine;
   std::string unit;
@@ -70,12 +70,12 @@ Machine asked_machine(const std::string& text) {
   }
 }
 
-std::vector<Roof> asked_roofs(const GivenFlags& given) {
+std::vector<Asked> asked_roofs(const GivenFlags& given) {
   const std::string unit(
       compute_units[parse_choice("--unit", value_or(given, "--unit", "fp32"), compute_units)]);
-  std::vector<Roof> roofs;
+  std::vector<Asked> roofs;
   for (const std::string& text : texts_of(given, "--machine")) {
-    Roof roof{text, asked_machine(text), unit};
+    Asked roof{text, asked_machine(text), unit};
     if (text.find('/') != text.npos || text.ends_with(".json")) roof.label = roof.machine.name;
     try {
       roof.machine.peak_for(unit);
@@ -109,15 +109,15 @@ void refuse_lone_flags(const GivenFlags& given) {
 
 // --- Where it lies -------------------------------------------------------------------------------
 
-std::string_view bound(const Roof& roof, std::int64_t bytes, std::int64_t flops) {
+std::string_view bound(const Asked& roof, std::int64_t bytes, std::int64_t flops) {
   return roof.machine.memory_bound(bytes, flops, roof.unit) ? "memory" : "compute";
 }
 
-double t_sol_us(const Roof& roof, std::int64_t bytes, std::int64_t flops) {
+double t_sol_us(const Asked& roof, std::int64_t bytes, std::int64_t flops) {
   return roof.machine.t_sol_us(bytes, flops, roof.unit);
 }
 
-ordered_json placed(const Roof& roof, std::int64_t bytes, std::int64_t flops) {
+ordered_json placed(const Asked& roof, std::int64_t bytes, std::int64_t flops) {
   return {{"bound", bound(roof, bytes, flops)}, {"t_sol_us", t_sol_us(roof, bytes, flops)}};
 }
 
@@ -125,7 +125,7 @@ std::string_view kind_name(const Machine& machine) {
   return machine.kind == MachineKind::measured ? "measured" : "data_sheet";
 }
 
-ordered_json to_json(const Roof& roof) {
+ordered_json to_json(const Asked& roof) {
   return {{"machine", roof.label},
           {"name", roof.machine.name},
           {"kind", kind_name(roof.machine)},
@@ -136,9 +136,9 @@ ordered_json to_json(const Roof& roof) {
 }
 
 /// One line a machine: by what its verdicts were made.
-std::string roof_lines(std::span<const Roof> roofs) {
+std::string roof_lines(std::span<const Asked> roofs) {
   std::string text;
-  for (const Roof& roof : roofs) {
+  for (const Asked& roof : roofs) {
     const Machine& machine = roof.machine;
     text += fmt::format(
         "{}{}: {:.1f} GB/s and {:.2f} TFLOP/s ({}), {}; balance point {:.3f} FLOP/byte.\n",
@@ -150,8 +150,8 @@ std::string roof_lines(std::span<const Roof> roofs) {
   return text;
 }
 
-std::vector<Column> with_roof_columns(std::vector<Column> columns, std::span<const Roof> roofs) {
-  for (const Roof& roof : roofs) {
+std::vector<Column> with_roof_columns(std::vector<Column> columns, std::span<const Asked> roofs) {
+  for (const Asked& roof : roofs) {
     const std::string label = roofs.size() > 1 ? roof.label + ": " : "";
     columns.push_back({label + "bound", Align::left});
     columns.push_back({"t_sol us"});
@@ -159,9 +159,9 @@ std::vector<Column> with_roof_columns(std::vector<Column> columns, std::span<con
   return columns;
 }
 
-void add_roof_cells(std::vector<std::string>& cells, std::span<const Roof> roofs,
+void add_roof_cells(std::vector<std::string>& cells, std::span<const Asked> roofs,
                     std::int64_t bytes, std::int64_t flops) {
-  for (const Roof& roof : roofs) {
+  for (const Asked& roof : roofs) {
     cells.emplace_back(bound(roof, bytes, flops));
     cells.push_back(fixed(t_sol_us(roof, bytes, flops), 3));
   }
@@ -169,7 +169,7 @@ void add_roof_cells(std::vector<std::string>& cells, std::span<const Roof> roofs
 
 // --- An operator of which nothing is known but its bytes and FLOPs -------------------------------
 
-Outcome place_counts(const GivenFlags& given, std::span<const Roof> roofs) {
+Outcome place_counts(const GivenFlags& given, std::span<const Asked> roofs) {
   const std::int64_t bytes = parse_size("--bytes", given.at("--bytes"));
   const std::int64_t flops = parse_flops(given.at("--flops"));
   const double ai = static_cast<double>(flops) / static_cast<double>(bytes);
@@ -177,7 +177,7 @@ Outcome place_counts(const GivenFlags& given, std::span<const Roof> roofs) {
     ordered_json json = {{"bytes", bytes}, {"flops", flops}, {"ai", ai}};
     if (roofs.size() == 1) json.update(placed(roofs[0], bytes, flops));
     if (!roofs.empty()) json["machines"] = ordered_json::array();
-    for (const Roof& roof : roofs) {
+    for (const Asked& roof : roofs) {
       ordered_json one = to_json(roof);
       one.update(placed(roof, bytes, flops));
       json["machines"].push_back(std::move(one));
@@ -200,13 +200,13 @@ struct Shown {
   Case plans;
 };
 
-ordered_json plan_json(const Plan& plan, std::span<const Roof> roofs) {
+ordered_json plan_json(const Plan& plan, std::span<const Asked> roofs) {
   ordered_json json = opbook::to_json(plan);
   if (roofs.size() == 1) json.update(placed(roofs[0], plan.moved_bytes(), plan.flops()));
   return json;
 }
 
-ordered_json case_json(const Shown& shown, std::span<const Roof> roofs) {
+ordered_json case_json(const Shown& shown, std::span<const Asked> roofs) {
   const auto& [arguments, plans] = shown;
   ordered_json json = {
       {"op", plans.op},
@@ -215,7 +215,7 @@ ordered_json case_json(const Shown& shown, std::span<const Roof> roofs) {
       {"fused", plan_json(plans.fused, roofs)},
       {"bytes_ratio", plans.bytes_ratio()}};
   if (!roofs.empty()) json["machines"] = ordered_json::array();
-  for (const Roof& roof : roofs) {
+  for (const Asked& roof : roofs) {
     ordered_json one = to_json(roof);
     one["unfused"] = placed(roof, plans.unfused.moved_bytes(), plans.unfused.flops());
     one["fused"] = placed(roof, plans.fused.moved_bytes(), plans.fused.flops());
@@ -225,7 +225,7 @@ ordered_json case_json(const Shown& shown, std::span<const Roof> roofs) {
 }
 
 /// Two rows a length; its ratio stands in the second.
-std::string figures(std::span<const Shown> cases, std::span<const Roof> roofs) {
+std::string figures(std::span<const Shown> cases, std::span<const Asked> roofs) {
   Table table(with_roof_columns(
       {{"k"}, {"plan", Align::left}, {"kernels"}, {"MB"}, {"MFLOP"}, {"AI"}, {"bytes ratio"}},
       roofs));
@@ -271,7 +271,7 @@ std::string kernels(const Shown& shown) {
   return table.render();
 }
 
-std::string case_text(const Shown& shown, std::span<const Roof> roofs) {
+std::string case_text(const Shown& shown, std::span<const Asked> roofs) {
   const Arguments& arguments = shown.arguments;
   std::string text =
       fmt::format("{}: n {}, k {}, dtype {}\n\n{}\n{}", shown.plans.op, arguments.n, arguments.k,
@@ -281,9 +281,9 @@ std::string case_text(const Shown& shown, std::span<const Roof> roofs) {
 }
 
 /// The lengths at which the fused chain passes from one bound to the other.
-std::string bend_lines(const Arguments& arguments, std::span<const Roof> roofs) {
+std::string bend_lines(const Arguments& arguments, std::span<const Asked> roofs) {
   std::string text;
-  for (const Roof& roof : roofs) {
+  for (const Asked& roof : roofs) {
     // 2 k n FLOPs on 2 n e bytes: the balance point lies at k = e times it.
     text += fmt::format("{}: the fused chain is memory-bound up to k = {:.0f}.\n", roof.label,
                         std::ceil(roof.machine.balance_point(roof.unit) *
@@ -293,7 +293,7 @@ std::string bend_lines(const Arguments& arguments, std::span<const Roof> roofs) 
   return text;
 }
 
-std::string chapter_text(std::span<const Shown> cases, std::span<const Roof> roofs) {
+std::string chapter_text(std::span<const Shown> cases, std::span<const Asked> roofs) {
   const Arguments& arguments = cases.front().arguments;
   std::string text = fmt::format("Chapter 2, the ledger: multiply_add_chain, n {}, dtype {}\n\n{}",
                                  arguments.n, name_of(arguments.dtype), figures(cases, roofs));
@@ -324,7 +324,7 @@ Outcome run_ledger(const GivenFlags& given) {
       cases.push_back({arguments, make_case(arguments)});
     }
   }
-  const std::vector<Roof> roofs = asked_roofs(given);
+  const std::vector<Asked> roofs = asked_roofs(given);
   if (!given.contains("--json")) {
     return {0, given.contains("--op") ? case_text(cases[0], roofs) : chapter_text(cases, roofs),
             ""};
