@@ -69,6 +69,7 @@ Outcome bench_chapter(const Chapter& chapter, const GivenFlags& given) {
     for (const std::string& line : impossible) outcome.err += "ch02: " + line + "\n";
     return outcome;
   }
+  for (const std::string& line : doubtful_roofs(roofs)) outcome.err += "ch02: " + line + "\n";
   write_machine(paths.machine, results.machine, on_gpu ? gpu_on_chip() : cpu_on_chip(), roofs);
   const Machine machine = load_machine(paths.machine.string());
 

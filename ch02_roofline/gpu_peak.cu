@@ -123,7 +123,7 @@ struct Launches::State {
   }
 };
 
-Launches::Launches(int launches, bool as_graph) : state_(new State) {
+Launches::Launches(int launches, bool as_graph) : state_(std::make_unique<State>()) {
   state_->count = launches;
   check(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking), "cudaStreamCreate");
   if (!as_graph) return;
@@ -137,9 +137,7 @@ Launches::Launches(int launches, bool as_graph) : state_(new State) {
   check(error, "cudaGraphInstantiate");
 }
 
-Launches::~Launches() {
-  delete state_;
-}
+Launches::~Launches() = default;
 
 double Launches::sample_us() {
   State& state = *state_;

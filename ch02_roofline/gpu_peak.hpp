@@ -3,6 +3,7 @@
 // What the GPU's units multiply and add, out of registers; and what it costs to launch a kernel.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -81,7 +82,7 @@ class Launches {
 
  private:
   struct State;
-  State* state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace opbook::ch02::gpu

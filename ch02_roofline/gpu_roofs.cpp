@@ -94,8 +94,8 @@ void add_way(std::vector<Way>& ways, Mix mix, const MixArrays& arrays, const cha
 /// memory, one vector a thread, and the driver's own copy and fill.
 std::vector<Way> ways_at(const Arena& arena, std::int64_t bytes, bool one_sm, int sm_count,
                          bool in_memory) {
-  // Enough passes for a sample of tens of microseconds.
-  const std::int64_t sample_bytes = one_sm ? 16'000'000 : 600'000'000;
+  // Enough passes for a sample of hundreds of microseconds: a launch is lost among them.
+  const std::int64_t sample_bytes = one_sm ? 50'000'000 : 4'000'000'000;
   const std::int64_t passes = std::max<std::int64_t>(1, sample_bytes / bytes);
   const int blocks = one_sm ? 1 : sm_count;
   std::vector<Way> ways;

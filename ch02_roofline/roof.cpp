@@ -115,6 +115,13 @@ std::vector<std::string> impossible_roofs(std::span<const Roof> roofs, const Mac
   return lines;
 }
 
+std::vector<std::string> doubtful_roofs(std::span<const Roof> roofs) {
+  const Roof* best = best_roof(roofs, "fp32");
+  if (best == nullptr || !best->of_theory || *best->of_theory >= 0.5) return {};
+  return {fmt::format("fp32, {}, {}: {:.1f} % of the theoretical peak; was the machine busy?",
+                      best->how, best->where, 100 * *best->of_theory)};
+}
+
 void write_machine(const std::filesystem::path& path, const MachineInfo& machine,
                    const OnChip& on_chip, std::span<const Roof> roofs) {
   const ordered_json bandwidth = best_rates(roofs, bandwidth_mixes);

@@ -43,6 +43,10 @@ const Roof* best_roof(std::span<const Roof> roofs, std::string_view name);
 /// of the machine ships, above that.
 std::vector<std::string> impossible_roofs(std::span<const Roof> roofs, const MachineInfo& machine);
 
+/// Roofs that are hardly the machine's, a line each: the best of fp32 below half of the theoretical
+/// peak, as where somebody else had the cores meanwhile.
+std::vector<std::string> doubtful_roofs(std::span<const Roof> roofs);
+
 /// Sizes that a machine file has beside its rates.
 struct OnChip {
   std::int64_t bytes_per_block = 0;

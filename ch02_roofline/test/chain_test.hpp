@@ -5,8 +5,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ch02_roofline/chapter.hpp"
 #include "common/random.hpp"
@@ -34,6 +38,36 @@ inline void require_every_check(const Arguments& arguments, std::int64_t offset 
     INFO("n " << arguments.n << " k " << arguments.k << " a " << arguments.a << ' ' << finding.plan
               << ' ' << finding.kernel << ' ' << finding.tensor << ' ' << finding.detail);
     REQUIRE(finding.pass);
+  }
+}
+
+/// Chains over zeros, infinities, NaN and the ends of each format's range, with their tensors
+/// filled, that overflow, underflow and lead to NaN.
+template <class Check>
+void over_special_values(Check check) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> special = {0.0f,          -0.0f,     inf,      -inf,
+                                      std::nanf(""), 1.0f,      0x1p127f, -0x1p127f,
+                                      0x1p-126f,     0x1p-149f, 65504.0f, 0x1p-24f};
+  const std::int64_t n = static_cast<std::int64_t>(special.size());
+  for (const Dtype dtype : dtypes) {
+    for (const auto& [a, b] : {std::pair(2.0f, 0.0f),
+                               {0.5f, 0.0f},
+                               {-1.0f, 1.0f},
+                               {0.0f, 1.0f},
+                               {1.5f, -inf},
+                               {1.0f, 0x1p-149f}}) {
+      for (const std::int64_t k : {1, 2, 30, 200}) {
+        const Problem problem = chain_problem({.n = n, .k = k, .dtype = dtype, .a = a, .b = b});
+        Tensors tensors(problem.tensors);
+        visit_input_dtype(dtype, [&]<class T>() {
+          const Row<T> x = tensors.row<T>("x");
+          for (std::int64_t i = 0; i < n; ++i) x.data[i] = from_float<T>(special[i]);
+        });
+        INFO(name_of(dtype) << " a " << a << " b " << b << " k " << k);
+        check(problem, tensors);
+      }
+    }
   }
 }
 

@@ -1,9 +1,6 @@
 // The chain on a CUDA device, against its definition. Tests tagged [sanitize] are small and reach
 // every kernel: scripts/sanitize.sh runs them under compute-sanitizer.
 
-#include <cmath>
-#include <limits>
-
 #include "ch02_roofline/multiply_add_chain.hpp"
 #include "ch02_roofline/test/chain_test.hpp"
 #include "common/cuda/device_tensors.hpp"
@@ -66,36 +63,14 @@ TEST_CASE("the GPU's chains keep all in registers, on vectors and one by one", "
 TEST_CASE("overflow, underflow and NaN on the GPU are those of IEEE arithmetic",
           "[gpu][sanitize]") {
   require_gpu();
-  constexpr float inf = std::numeric_limits<float>::infinity();
-  const float special[] = {0.0f,     -0.0f,     inf,       -inf,      std::nanf(""), 1.0f,
-                           0x1p127f, -0x1p127f, 0x1p-126f, 0x1p-149f, 65504.0f,      0x1p-24f};
-  for (const Dtype dtype : dtypes) {
-    for (const auto& [a, b] : {std::pair(2.0f, 0.0f),
-                               {0.5f, 0.0f},
-                               {-1.0f, 1.0f},
-                               {0.0f, 1.0f},
-                               {1.5f, -inf},
-                               {1.0f, 0x1p-149f}}) {
-      for (const std::int64_t k : {1, 2, 30, 200}) {
-        const Problem problem =
-            chain_problem({.n = std::size(special), .k = k, .dtype = dtype, .a = a, .b = b});
-        Tensors tensors(problem.tensors);
-        visit_input_dtype(dtype, [&]<class T>() {
-          const Row<T> x = tensors.row<T>("x");
-          for (std::size_t i = 0; i < std::size(special); ++i) {
-            x.data[i] = from_float<T>(special[i]);
-          }
-        });
-        opbook::gpu::DeviceTensors device(problem.tensors);
-        for (const Finding& finding :
-             verify_problem(problem, tensors, run_on_device(problem, device), Twin::second_run)) {
-          INFO(name_of(dtype) << " a " << a << " b " << b << " k " << k << ' ' << finding.plan
-                              << ' ' << finding.detail);
-          CHECK(finding.pass);
-        }
-      }
+  over_special_values([](const Problem& problem, Tensors& tensors) {
+    opbook::gpu::DeviceTensors device(problem.tensors);
+    for (const Finding& finding :
+         verify_problem(problem, tensors, run_on_device(problem, device), Twin::second_run)) {
+      INFO(finding.plan << ' ' << finding.detail);
+      CHECK(finding.pass);
     }
-  }
+  });
 }
 
 TEST_CASE("CPU and GPU give the same bits", "[gpu]") {

@@ -144,6 +144,16 @@ TEST_CASE("overflow, underflow and NaN are those of IEEE arithmetic", "[multiply
   CHECK(after<float16>(60000, 2, 0, 1, false) == infinity);
 }
 
+TEST_CASE("chains over special values pass every check", "[multiply_add_chain]") {
+  over_special_values([](const Problem& problem, Tensors& tensors) {
+    Fast fast;
+    for (const Finding& finding : verify_problem(problem, tensors, fast)) {
+      INFO(finding.plan << ' ' << finding.kernel << ' ' << finding.detail);
+      CHECK(finding.pass);
+    }
+  });
+}
+
 TEMPLATE_TEST_CASE("NaN and Inf stay where they stand", "[multiply_add_chain]", float, float16,
                    bfloat16) {
   constexpr std::int64_t n = 5000;

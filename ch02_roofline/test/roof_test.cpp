@@ -168,6 +168,18 @@ TEST_CASE("a roof above what theory or the data sheet allows is told", "[roof]")
              StartsWith("copy, somehow: 330.0 GB/s, but the data sheet allows 320.0"));
 }
 
+TEST_CASE("a roof far below what the clock allows is doubted", "[roof]") {
+  std::vector<Roof> roofs = some_roofs();
+  CHECK(doubtful_roofs(roofs).empty());  // nothing to hold it against
+  roofs[7].of_theory = 0.5;
+  roofs[6].of_theory = 0.1;  // not the best
+  CHECK(doubtful_roofs(roofs).empty());
+  roofs[7].of_theory = 0.49;
+  REQUIRE(doubtful_roofs(roofs).size() == 1);
+  CHECK(doubtful_roofs(roofs)[0] ==
+        "fp32, AVX2, all cores: 49.0 % of the theoretical peak; was the machine busy?");
+}
+
 TEST_CASE("roofs are shown as tables, what is missing with its reason", "[roof]") {
   std::vector<Roof> roofs = some_roofs();
   Roof missing{"fp8", "TFLOP/s", "all cores", "nothing"};
