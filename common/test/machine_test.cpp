@@ -98,6 +98,15 @@ TEST_CASE("data sheets of other machines ship, each with its sources", "[machine
   }
 }
 
+TEST_CASE("a machine's data sheet is found by a part of its name", "[machine]") {
+  REQUIRE(data_sheet_of("NVIDIA H200"));
+  CHECK(data_sheet_of("NVIDIA H200")->name == "NVIDIA H200 SXM");
+  CHECK(data_sheet_of("Tesla T4")->name == "NVIDIA T4");
+  CHECK(data_sheet_of("NVIDIA GeForce RTX 4090")->bandwidth_for("peak") == 1008);
+  CHECK_FALSE(data_sheet_of("NVIDIA H2000"));
+  CHECK_FALSE(data_sheet_of(""));
+}
+
 TEST_CASE("a data sheet goes by one name alone, a measurement by its folder's", "[machine]") {
   for (const auto& [name, path] : known_machines()) {
     INFO(name);
