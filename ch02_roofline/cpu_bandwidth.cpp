@@ -20,16 +20,32 @@ inline void keep() {
   asm volatile("" ::: "memory");
 }
 
-template <bool streaming>
+/// How a loop loads and stores. `ahead`: non-temporal stores, and what is loaded is asked for long
+/// before: the processor's own prefetching ends with each page.
+enum class Way { ordinary, streaming, ahead };
+
+template <Way way>
 void put(float* to, Pack value) {
-  if constexpr (streaming) {
-    detail::stream_bits(to, value.lanes);
-  } else {
+  if constexpr (way == Way::ordinary) {
     std::memcpy(to, &value.lanes, sizeof value.lanes);
+  } else {
+    detail::stream_bits(to, value.lanes);
   }
 }
 
-/// body(i) for every pack, i in elements.
+/// Pack p of a turn.
+template <Way way>
+Pack take(const float* from, std::int64_t p) {
+  constexpr std::int64_t lead = 16 << 10, line = 64;  // bytes
+  if constexpr (way == Way::ahead) {
+    if (p * static_cast<std::int64_t>(sizeof(Pack)) % line == 0) {
+      __builtin_prefetch(reinterpret_cast<const char*>(from) + lead);
+    }
+  }
+  return load_pack(from);
+}
+
+/// body(i, p) for every pack: i in elements, p its place in the turn.
 template <class Body>
 void over_packs(std::int64_t count, Body body) {
   for (std::int64_t i = 0; i < count; i += unrolled * pack_lanes) {
@@ -39,51 +55,53 @@ void over_packs(std::int64_t count, Body body) {
   }
 }
 
+template <Way way>
 void read(const Share& share) {
   Pack::Bits seen[unrolled] = {};
   for (std::int64_t i = 0; i < share.count; i += unrolled * pack_lanes) {
 #pragma GCC unroll 4
     for (std::int64_t p = 0; p < unrolled; ++p) {
-      seen[p] |= load_pack(share.x + i + p * pack_lanes).bits();
+      seen[p] |= take<way>(share.x + i + p * pack_lanes, p).bits();
     }
   }
   asm volatile("" : : "x"((seen[0] | seen[1]) | (seen[2] | seen[3])));
 }
 
-template <bool streaming>
+template <Way way>
 void write(const Share& share) {
   const Pack one(1.0f);
-  over_packs(share.count, [&](std::int64_t i, std::int64_t) { put<streaming>(share.y + i, one); });
+  over_packs(share.count, [&](std::int64_t i, std::int64_t) { put<way>(share.y + i, one); });
 }
 
-template <bool streaming>
+template <Way way>
 void copy(const Share& share) {
-  over_packs(share.count, [&](std::int64_t i, std::int64_t) {
-    put<streaming>(share.y + i, load_pack(share.x + i));
+  over_packs(share.count, [&](std::int64_t i, std::int64_t p) {
+    put<way>(share.y + i, take<way>(share.x + i, p));
   });
 }
 
-template <bool streaming>
+template <Way way>
 void scale(const Share& share) {
   const Pack factor(3.0f);
-  over_packs(share.count, [&](std::int64_t i, std::int64_t) {
-    put<streaming>(share.y + i, factor * load_pack(share.x + i));
+  over_packs(share.count, [&](std::int64_t i, std::int64_t p) {
+    put<way>(share.y + i, factor * take<way>(share.x + i, p));
   });
 }
 
-template <bool streaming>
+template <Way way>
 void triad(const Share& share) {
   const Pack factor(3.0f);
-  over_packs(share.count, [&](std::int64_t i, std::int64_t) {
-    put<streaming>(share.y + i, fma(factor, load_pack(share.x + i), load_pack(share.z + i)));
+  over_packs(share.count, [&](std::int64_t i, std::int64_t p) {
+    put<way>(share.y + i, fma(factor, take<way>(share.x + i, p), take<way>(share.z + i, p)));
   });
 }
 
-template <bool streaming>
+template <Way way>
 void mix_2_1(const Share& share) {
-  over_packs(share.count, [&](std::int64_t i, std::int64_t) {
-    put<streaming>(share.y + i,
-                   load_pack(share.x + 2 * i) + load_pack(share.x + 2 * i + pack_lanes));
+  over_packs(share.count, [&](std::int64_t i, std::int64_t p) {
+    // Packs 2 p and 2 p + 1 of x, of which every line is to be asked for.
+    put<way>(share.y + i, take<way>(share.x + 2 * i, 2 * p) +
+                              take<way>(share.x + 2 * i + pack_lanes, 2 * p + 1));
   });
 }
 
@@ -112,18 +130,24 @@ constexpr std::int64_t skew = 4096 / sizeof(float) + 33 * 16;
 std::vector<BandwidthLoop> bandwidth_loops() {
   constexpr const char* ordinary = "ordinary stores";
   constexpr const char* streaming = "non-temporal stores";
-  return {{"read", "loads", 4, read},
-          {"write", ordinary, 4, write<false>},
-          {"write", streaming, 4, write<true>},
-          {"copy", ordinary, 8, copy<false>},
-          {"copy", streaming, 8, copy<true>},
+  constexpr const char* ahead = "non-temporal stores, prefetched";
+  return {{"read", "loads", 4, read<Way::ordinary>},
+          {"read", "loads, prefetched", 4, read<Way::ahead>},
+          {"write", ordinary, 4, write<Way::ordinary>},
+          {"write", streaming, 4, write<Way::streaming>},
+          {"copy", ordinary, 8, copy<Way::ordinary>},
+          {"copy", streaming, 8, copy<Way::streaming>},
+          {"copy", ahead, 8, copy<Way::ahead>},
           {"copy", "memcpy", 8, by_memcpy},
-          {"scale", ordinary, 8, scale<false>},
-          {"scale", streaming, 8, scale<true>},
-          {"triad", ordinary, 12, triad<false>},
-          {"triad", streaming, 12, triad<true>},
-          {"mix_2_1", ordinary, 12, mix_2_1<false>},
-          {"mix_2_1", streaming, 12, mix_2_1<true>}};
+          {"scale", ordinary, 8, scale<Way::ordinary>},
+          {"scale", streaming, 8, scale<Way::streaming>},
+          {"scale", ahead, 8, scale<Way::ahead>},
+          {"triad", ordinary, 12, triad<Way::ordinary>},
+          {"triad", streaming, 12, triad<Way::streaming>},
+          {"triad", ahead, 12, triad<Way::ahead>},
+          {"mix_2_1", ordinary, 12, mix_2_1<Way::ordinary>},
+          {"mix_2_1", streaming, 12, mix_2_1<Way::streaming>},
+          {"mix_2_1", ahead, 12, mix_2_1<Way::ahead>}};
 }
 
 SharedArrays::SharedArrays(std::int64_t most_bytes, int threads)

@@ -21,14 +21,14 @@ struct Share {
 /// One way to move a mix's bytes.
 struct BandwidthLoop {
   std::string_view mix;  ///< of bandwidth_mixes
-  const char* how;       ///< "ordinary stores", "non-temporal stores", "memcpy"; "loads"
+  const char* how;       ///< "loads" or "ordinary stores", or another way, of use in memory alone
   int bytes_an_element;  ///< read and written for each element of `count`
   void (*run)(const Share&);
 };
 
 /// read: all of x. write: y = 1. copy: y = x. scale: y = 3 x. triad: y = z + 3 x. mix_2_1: y[i] is
-/// the sum of two of x, 64 bytes apart or one register where that is shorter. Those that write come
-/// with ordinary and with non-temporal stores, copy by memcpy too.
+/// the sum of two neighbouring registers of x. Those that write come with ordinary and with
+/// non-temporal stores, those that read prefetched too, copy by memcpy besides.
 std::vector<BandwidthLoop> bandwidth_loops();
 
 /// Arrays of `bytes` in all for a loop, shared out over threads, each of which has touched its own

@@ -50,7 +50,7 @@ void measure_loops(SharedArrays& arrays, int threads, std::int64_t bytes, bool l
   for (const BandwidthLoop& loop : cpu::bandwidth_loops()) {
     const std::string_view how = loop.how;
     // What passes the caches, and the library's choice between the two, matters in memory alone.
-    if (largest || (how != "non-temporal stores" && how != "memcpy")) loops.push_back(loop);
+    if (largest || how == "loads" || how == "ordinary stores") loops.push_back(loop);
   }
   std::vector<std::int64_t> passes, moved;
   std::vector<std::function<double()>> contenders;

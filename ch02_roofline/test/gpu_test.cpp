@@ -91,6 +91,27 @@ TEST_CASE("CPU and GPU give the same bits", "[gpu]") {
   }
 }
 
+TEST_CASE("more than 2^31 elements of float16 are right to the last", "[gpu][.large]") {
+  require_gpu();
+  const std::int64_t n = (std::int64_t{1} << 31) + 1031, tail = 2000;
+  Array last = filled("x", Dtype::float16, tail), found("y", Dtype::float16, {tail});
+  opbook::gpu::DeviceMemory x(n * 2), y(n * 2);
+  opbook::gpu::fill_on_device(nullptr, x.data(), 0, x.bytes());
+  opbook::gpu::copy_to_device(x.data() + (n - tail) * 2, last.raw(), last.bytes());
+  ch02::gpu::multiply_add_chain<float16>(
+      nullptr, Row<const float16>{reinterpret_cast<const float16*>(x.data()), n}, -0.5f, 1.0f, 3,
+      Row<float16>{reinterpret_cast<float16*>(y.data()), n});
+  opbook::gpu::copy_to_host(found.raw(), y.data() + (n - tail) * 2, found.bytes());
+  Array expected("y", Dtype::float16, {tail});
+  Fast fast;
+  cpu::multiply_add_chain(fast, last.row<float16>(), -0.5f, 1.0f, 3, expected.row<float16>());
+  CHECK(same_bits(found, expected));
+  for (const std::int64_t at : {std::int64_t{0}, n / 2, n - tail - 8}) {
+    opbook::gpu::copy_to_host(found.raw(), y.data() + at * 2, 16);
+    for (std::int64_t i = 0; i < 8; ++i) CHECK(found.value(i) == 0.75);  // 1, 1/2, 3/4
+  }
+}
+
 TEST_CASE("the GPU refuses what the CPU refuses, before anything is launched", "[gpu]") {
   require_gpu();
   const opbook::gpu::LaunchWatch watch;
