@@ -7,32 +7,28 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T>
-__device__ Vector<T> sum_of(const Vector<T>& x, const Vector<T>& r) {
-  float v[vector_width<T>], residual[vector_width<T>];
-  unpack(x, v);
-  unpack(r, residual);
-#pragma unroll
-  for (int j = 0; j < vector_width<T>; ++j) v[j] += residual[j];
-  return pack<T>(v);
-}
-
-template <class T, int threads, int vectors>
-__global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void add_rms_norm_kernel(
-    Rows<const T> x, Rows<const T> r, const T* w, Rows<T> s, Rows<T> y, Normaliser normaliser) {
+template <class T, int threads, int vectors, bool plain>
+__global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void add_rms_norm_kernel(
+    GridRows<const T> x, GridRows<const T> r, const T* w, GridRows<T> s, GridRows<T> y, int count,
+    Normaliser normaliser) {
   __shared__ float partial[32];
-  const int count = static_cast<int>(x.cols / vector_width<T>);
   HeldRow<T, threads, vectors> row, residual;
-  row.load(row_of(x, blockIdx.x), count);
-  residual.load(row_of(r, blockIdx.x), count);
+  row.load(x.own(), count);
+  residual.load(r.own(), count);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) {
+    bring_nearer(x.at(ahead), count);
+    bring_nearer(r.at(ahead), count);
+  }
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
-    row.part[k] = sum_of(row.part[k], residual.part[k]);
+    row.part[k] =
+        map_elements<T>([](float v, float u) { return v + u; }, row.part[k], residual.part[k]);
   }
-  row.store(row_of(s, blockIdx.x), count);
-  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
-  normalise_held(row, w, count, rstd, normaliser);
-  row.store(row_of(y, blockIdx.x), count);
+  row.store(s.own(), count);
+  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  normalise_held<plain>(row, w, count, rstd, normaliser, [](int) {});
+  row.store(y.own(), count);
 }
 
 /// A row of any length on any boundary: s is read back from the caches.
@@ -63,14 +59,19 @@ void add_rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const unsigned blocks = blocks_for("x", x.rows());
   const std::int64_t count = vectors_of<T>(x.cols);
   const Normaliser normaliser(x.cols, options);
-  const bool held = on_vectors(x) && on_vectors(r) && on_vectors(w) && on_vectors(s) &&
-                    on_vectors(y) && launch_held(count, [&]<int threads, int vectors>() {
-                      launch("add_rms_norm", stream, add_rms_norm_kernel<T, threads, vectors>,
-                             blocks, threads, 0, x, r, w.data, s, y, normaliser);
-                    });
+  const RowGrid grid(x, r, s, y);
+  const bool held =
+      grid.fits() && on_vectors(x) && on_vectors(r) && on_vectors(w) && on_vectors(s) &&
+      on_vectors(y) && launch_held<4096>(count, [&]<int threads, int vectors>() {
+        const auto kernel = normaliser.plain ? add_rms_norm_kernel<T, threads, vectors, true>
+                                             : add_rms_norm_kernel<T, threads, vectors, false>;
+
+        launch("add_rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), grid(r), w.data,
+               grid(s), grid(y), static_cast<int>(count), normaliser);
+      });
   if (!held) {
-    launch("add_rms_norm", stream, any_add_rms_norm_kernel<T>, blocks, threads_for(count), 0, x, r,
-           w.data, s, y, normaliser);
+    launch("add_rms_norm", stream, any_add_rms_norm_kernel<T>, blocks,
+           row_shape<4096>(count).threads, 0, x, r, w.data, s, y, normaliser);
   }
 }
 

@@ -37,36 +37,22 @@ __device__ float sum_of_squares_from(const Vector<T>& vector, float mean, int va
   return even + odd;
 }
 
-template <class T>
-__device__ Vector<T> normalised(const Vector<T>& x, const Vector<T>& g, const Vector<T>& b,
-                                float2 mean_rstd) {
-  constexpr int width = vector_width<T>;
-  float v[width], gain[width], bias[width];
-  unpack(x, v);
-  unpack(g, gain);
-  unpack(b, bias);
-#pragma unroll
-  for (int j = 0; j < width; ++j) {
-    v[j] = fmaf((v[j] - mean_rstd.x) * mean_rstd.y, gain[j], bias[j]);
-  }
-  return pack<T>(v);
-}
-
 template <class T, int threads, int vectors>
-__global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void layer_norm_kernel(
-    Rows<const T> x, const T* g, const T* b, Rows<T> y, float eps) {
+__global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void layer_norm_kernel(
+    GridRows<const T> x, const T* g, const T* b, GridRows<T> y, int count, float n, float eps) {
   constexpr int width = vector_width<T>;
   __shared__ float sums[32], square_sums[32];
-  const int count = static_cast<int>(x.cols / width);
-  T* const y_row = row_of(y, blockIdx.x);
+  T* const y_row = y.own();
   HeldRow<T, threads, vectors> row;
-  row.load(row_of(x, blockIdx.x), count);
+  row.load(x.own(), count);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
 
   float sum = 0;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) sum += sum_of(row.part[k]);  // beyond the row there are zeros
-  const float n = static_cast<float>(x.cols);
   const float mean = block_sum(sum, threads / 32, sums) / n;
+  row.stay_packed();
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
@@ -74,13 +60,18 @@ __global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void laye
   }
   const float variance = block_sum(squares, threads / 32, square_sums) / n;
   const float2 mean_rstd{mean, 1.0f / sqrtf(variance + eps)};
+  row.stay_packed();
 
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     const int i = row.index(k);
-    if (i >= count) continue;
-    const Vector<T> gain = load_constant(g, i), bias = load_constant(b, i);
-    store_vector(y_row, i, normalised(row.part[k], gain, bias, mean_rstd));
+    asm volatile("" ::: "memory");  // no weights earlier: see normalise.cuh
+    const Vector<T> gain = load_vector_if(i < count, g, i), bias = load_vector_if(i < count, b, i);
+    const Vector<T> result =
+        map_elements<T>([&](float v, float g_j,
+                            float b_j) { return fmaf((v - mean_rstd.x) * mean_rstd.y, g_j, b_j); },
+                        row.part[k], gain, bias);
+    if (i < count) store_vector(y_row, i, result);
   }
 }
 
@@ -135,14 +126,16 @@ void layer_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   if (x.rows() == 0 || x.cols == 0) return;
   const unsigned blocks = blocks_for("x", x.rows());
   const std::int64_t count = vectors_of<T>(x.cols);
-  const bool held = on_vectors(x) && on_vectors(g) && on_vectors(b) && on_vectors(y) &&
-                    launch_held(count, [&]<int threads, int vectors>() {
-                      launch("layer_norm", stream, layer_norm_kernel<T, threads, vectors>, blocks,
-                             threads, 0, x, g.data, b.data, y, eps);
+  const RowGrid grid(x, y);
+  const bool held = grid.fits() && on_vectors(x) && on_vectors(g) && on_vectors(b) &&
+                    on_vectors(y) && launch_held(count, [&]<int threads, int vectors>() {
+                      launch("layer_norm", stream, layer_norm_kernel<T, threads, vectors>,
+                             grid.blocks(), threads, 0, grid(x), g.data, b.data, grid(y),
+                             static_cast<int>(count), static_cast<float>(x.cols), eps);
                     });
   if (!held) {
-    launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks, threads_for(count), 0, x, g.data,
-           b.data, y, eps);
+    launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,
+           g.data, b.data, y, eps);
   }
 }
 

@@ -1,7 +1,8 @@
 #include "ch13_norm_rope/chapter.hpp"
-#include "ch13_norm_rope/errata_command.hpp"
+#include "ch13_norm_rope/errata.hpp"
 #include "ch13_norm_rope/ledger_command.hpp"
 #include "common/cli.hpp"
+#include "common/errata_command.hpp"
 
 int main(int argc, char** argv) {
   const opbook::Chapter chapter = opbook::ch13::chapter();
@@ -9,7 +10,7 @@ int main(int argc, char** argv) {
       opbook::ch13::ledger_subcommand(), opbook::verify_subcommand(chapter),
       opbook::bench_subcommand(chapter), opbook::cache_subcommand(chapter),
       opbook::once_subcommand(chapter),  opbook::show_subcommand(chapter),
-      opbook::ch13::errata_subcommand()};
+      opbook::errata_subcommand(opbook::ch13::errata)};
   return opbook::run_program(argc, argv, "ch13", "Chapter 13: elementwise, normalisation, RoPE",
                              subcommands);
 }

@@ -9,16 +9,19 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors>
-__global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_norm_kernel(
-    Rows<const T> x, const T* w, Rows<T> y, Normaliser normaliser) {
+template <class T, int threads, int vectors, bool plain>
+__global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void rms_norm_kernel(
+    GridRows<const T> x, const T* w, GridRows<T> y, int count, Normaliser normaliser) {
   __shared__ float partial[32];
-  const int count = static_cast<int>(x.cols / vector_width<T>);
   HeldRow<T, threads, vectors> row;
-  row.load(row_of(x, blockIdx.x), count);
-  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
-  normalise_held(row, w, count, rstd, normaliser);
-  row.store(row_of(y, blockIdx.x), count);
+  row.load(x.own(), count);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
+  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  T* const y_row = y.own();
+  normalise_held<plain>(row, w, count, rstd, normaliser, [&](int k) {
+    if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);
+  });
 }
 
 /// A row of any length on any boundary: read twice, the second time from the caches.
@@ -57,14 +60,19 @@ void rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const unsigned blocks = blocks_for("x", x.rows());
   const std::int64_t count = vectors_of<T>(x.cols);
   const Normaliser normaliser(x.cols, options);
-  const bool held = on_vectors(x) && on_vectors(w) && on_vectors(y) &&
+  const RowGrid grid(x, y);
+  const bool held = grid.fits() && on_vectors(x) && on_vectors(w) && on_vectors(y) &&
                     launch_held(count, [&]<int threads, int vectors>() {
-                      launch("rms_norm", stream, rms_norm_kernel<T, threads, vectors>, blocks,
-                             threads, 0, x, w.data, y, normaliser);
+                      const auto kernel = normaliser.plain
+                                              ? rms_norm_kernel<T, threads, vectors, true>
+                                              : rms_norm_kernel<T, threads, vectors, false>;
+
+                      launch("rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), w.data,
+                             grid(y), static_cast<int>(count), normaliser);
                     });
   if (!held) {
-    launch("rms_norm", stream, any_rms_norm_kernel<T>, blocks, threads_for(count), 0, x, w.data, y,
-           normaliser);
+    launch("rms_norm", stream, any_rms_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,
+           w.data, y, normaliser);
   }
 }
 

@@ -8,20 +8,26 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors>
-__global__ __launch_bounds__(threads, blocks_per_sm(threads, vectors)) void rms_norm_rope_kernel(
-    Rows<const T> x, const T* w, DeviceTables<T> tables, Rows<T> y, Normaliser normaliser,
-    Tail tail) {
+template <class T, int threads, int vectors, bool usual>
+__global__ __launch_bounds__(
+    threads,
+    turning_blocks_per_sm<T>(threads, vectors,
+                             usual)) void rms_norm_rope_kernel(GridRows<const T> x, const T* w,
+                                                               AngleRows<T> tables, GridRows<T> y,
+                                                               int count, Normaliser normaliser,
+                                                               Tail tail) {
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
-  const int count = static_cast<int>(x.cols / vector_width<T>);
   HeldRow<T, threads, vectors> row;
-  row.load(row_of(x, blockIdx.x), count);
-  const TailTurn<T, threads, vectors> tail_turn(tables, tail, count);
-  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
-  normalise_held(row, w, count, rstd, normaliser);
-  tail_turn.turn(row, count, tables, shared);
-  row.store(row_of(y, blockIdx.x), count);
+  row.load(x.own(), count);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
+  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail);
+  tail_turn.bring_nearer(ahead);
+  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  normalise_held<usual>(row, w, count, rstd, normaliser, [](int) {});
+  tail_turn.turn(row, shared);
+  row.store(y.own(), count);
 }
 
 template <class T>
@@ -49,15 +55,21 @@ void rms_norm_rope(Stream stream, Rows<const std::type_identity_t<T>> x,
   const std::int64_t count = vectors_of<T>(x.cols), shared = turn_bytes(tables);
   const Normaliser normaliser(x.cols, options);
   const DeviceTables<T> device_tables(tables);
+  const RowGrid grid(x, y);
   const bool held =
-      on_vectors(x) && on_vectors(w) && on_vectors(y) && pairs_on_vectors(tables, x.cols) &&
-      shared <= most_turn_bytes && launch_held(count, [&]<int threads, int vectors>() {
-        launch("rms_norm_rope", stream, rms_norm_rope_kernel<T, threads, vectors>, blocks, threads,
-               shared, x, w.data, device_tables, y, normaliser, Tail::of(tables, x.cols));
+      grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) && on_vectors(w) &&
+      on_vectors(y) && pairs_on_vectors(tables, x.cols) && shared <= most_turn_bytes &&
+      launch_held(count, [&]<int threads, int vectors>() {
+        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
+        const auto kernel = normaliser.plain && tail.by_shuffle
+                                ? rms_norm_rope_kernel<T, threads, vectors, true>
+                                : rms_norm_rope_kernel<T, threads, vectors, false>;
+        launch("rms_norm_rope", stream, kernel, grid.blocks(), threads, shared, grid(x), w.data,
+               AngleRows<T>(device_tables), grid(y), static_cast<int>(count), normaliser, tail);
       });
   if (!held) {
-    launch("rms_norm_rope", stream, any_rms_norm_rope_kernel<T>, blocks, threads_for(count), 0, x,
-           w.data, device_tables, y, normaliser);
+    launch("rms_norm_rope", stream, any_rms_norm_rope_kernel<T>, blocks, row_shape(count).threads,
+           0, x, w.data, device_tables, y, normaliser);
   }
 }
 

@@ -22,65 +22,77 @@ struct DeviceQuantised {
   std::int64_t group_size;  ///< columns that share a scale; all of them: one scale a row
 };
 
+/// The same by the blocks of a grid.
+template <class T>
+struct GridQuantised {
+  GridRows<float8_e4m3fn> q;
+  GridRows<float> scale;
+  GridRows<T> y;
+  int lanes;  ///< vectors that share a scale; 0: one scale a row
+};
+
 /// Scale and codes of a row with one scale.
 template <class T, int threads, int vectors>
 __device__ void quantise_row(const HeldRow<T, threads, vectors>& row, int count,
-                             const DeviceQuantised<T>& out) {
+                             const GridQuantised<T>& out) {
   __shared__ std::uint32_t partial[32];
   std::uint32_t bits = 0;
 #pragma unroll
-  for (int k = 0; k < vectors; ++k) {  // beyond the row there are zeros
-    bits = max_abs_bits(row.part[k], bits);
+  for (int k = 0; k < vectors; ++k) {
+    const std::uint32_t with_this = max_abs_bits(row.part[k], bits);
+    bits = row.index(k) < count ? with_this : bits;
   }
   const float scale = scale_of(block_max(widest<T>(bits), threads / 32, partial));
-  if (threadIdx.x == 0) *row_of(out.scale, blockIdx.x) = scale;
   const Quotient<T> quotient(scale);
-  float8_e4m3fn* const q_row = row_of(out.q, blockIdx.x);
+  float8_e4m3fn* const q_row = out.q.own();
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     if (row.index(k) < count) store_codes(q_row, row.index(k), row.part[k], quotient);
   }
+  if (threadIdx.x == 0) *out.scale.own() = scale;
 }
 
 /// The same with a scale for each `lanes` neighbouring vectors, which neighbouring lanes hold: a
 /// power of two up to 32. No barrier is needed.
 template <class T, int threads, int vectors>
-__device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int count, int lanes,
-                                const DeviceQuantised<T>& out) {
-  float8_e4m3fn* const q_row = row_of(out.q, blockIdx.x);
-  float* const scales = row_of(out.scale, blockIdx.x);
+__device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int count,
+                                const GridQuantised<T>& out) {
+  float8_e4m3fn* const q_row = out.q.own();
+  float* const scales = out.scale.own();
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     const int i = row.index(k);
-    const float scale = scale_of(lanes_max(widest<T>(max_abs_bits(row.part[k], 0)), lanes));
+    const float scale = scale_of(lanes_max(widest<T>(max_abs_bits(row.part[k], 0)), out.lanes));
     if (i >= count) continue;
-    if (i % lanes == 0) scales[i / lanes] = scale;
+    if (i % out.lanes == 0) scales[i / out.lanes] = scale;
     store_codes(q_row, i, row.part[k], Quotient<T>(scale));
   }
 }
 
-template <class T, int threads, int vectors>
+template <class T, int threads, int vectors, bool usual>
 __global__ __launch_bounds__(
     threads,
-    blocks_per_sm(threads, vectors)) void rms_norm_rope_quant_kernel(Rows<const T> x, const T* w,
-                                                                     DeviceTables<T> tables,
-                                                                     DeviceQuantised<T> out,
-                                                                     Normaliser normaliser,
-                                                                     Tail tail) {
+    blocks_per_sm<T>(threads,
+                     vectors)) void rms_norm_rope_quant_kernel(GridRows<const T> x, const T* w,
+                                                               AngleRows<T> tables,
+                                                               GridQuantised<T> out, int count,
+                                                               Normaliser normaliser, Tail tail) {
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
-  const int count = static_cast<int>(x.cols / vector_width<T>);
   HeldRow<T, threads, vectors> row;
-  row.load(row_of(x, blockIdx.x), count);
-  const TailTurn<T, threads, vectors> tail_turn(tables, tail, count);
-  const float rstd = normaliser.rstd(block_sum(row_squares(row), threads / 32, partial));
-  normalise_held(row, w, count, rstd, normaliser);
-  tail_turn.turn(row, count, tables, shared);
-  if (out.y.data != nullptr) row.store(row_of(out.y, blockIdx.x), count);
-  if (out.group_size == x.cols) {
+  row.load(x.own(), count);
+  const unsigned ahead = row_ahead<T, threads, vectors>();
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
+  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail);
+  tail_turn.bring_nearer(ahead);
+  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  normalise_held<usual>(row, w, count, rstd, normaliser, [](int) {});
+  tail_turn.turn(row, shared);
+  if (!usual && out.y.data != nullptr) row.store(out.y.own(), count);
+  if (usual || out.lanes == 0) {
     quantise_row(row, count, out);
   } else {
-    quantise_groups(row, count, static_cast<int>(out.group_size / vector_width<T>), out);
+    quantise_groups(row, count, out);
   }
 }
 
@@ -195,17 +207,26 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
   const Normaliser normaliser(x.cols, options.norm);
   const DeviceTables<T> device_tables(tables);
   const DeviceQuantised<T> out = on_device(result, x.cols, options.group_size);
+  const RowGrid grid(x, result.q, result.scale, result.y);
   const bool held =
-      on_vectors(x) && on_vectors(w) && pairs_on_vectors(tables, x.cols) &&
-      fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
-      launch_held<8>(count, [&]<int threads, int vectors>() {
-        launch("rms_norm_rope_quant", stream, rms_norm_rope_quant_kernel<T, threads, vectors>,
-               blocks, threads, shared, x, w.data, device_tables, out, normaliser,
-               Tail::of(tables, x.cols));
+      grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) && on_vectors(w) &&
+      pairs_on_vectors(tables, x.cols) && fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
+      launch_held<512>(count, [&]<int threads, int vectors>() {
+        const bool one_scale = out.group_size == x.cols;
+        const int lanes = one_scale ? 0 : static_cast<int>(out.group_size / vector_width<T>);
+        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
+        const bool usual =
+            normaliser.plain && tail.by_shuffle && lanes == 0 && out.y.data == nullptr;
+        const auto kernel = usual ? rms_norm_rope_quant_kernel<T, threads, vectors, true>
+                                  : rms_norm_rope_quant_kernel<T, threads, vectors, false>;
+        launch("rms_norm_rope_quant", stream, kernel, grid.blocks(), threads, shared, grid(x),
+               w.data, AngleRows<T>(device_tables),
+               GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
+               static_cast<int>(count), normaliser, tail);
       });
   if (!held) {
     launch("rms_norm_rope_quant", stream, any_rms_norm_rope_quant_kernel<T>, blocks,
-           threads_for(count, 8), 0, x, w.data, device_tables, out, normaliser);
+           row_shape<512>(count).threads, 0, x, w.data, device_tables, out, normaliser);
   }
 }
 

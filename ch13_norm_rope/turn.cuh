@@ -9,17 +9,19 @@ namespace opbook::ch13::gpu {
 
 /// Where the columns that turn lie among a held row's vectors.
 struct Tail {
-  int first = 0;             ///< the first vector that turns
-  int half = 0;              ///< vectors in each half; 0: nothing turns
-  bool in_one_warp = false;  ///< and there, partners being `half` lanes apart
+  int first = 0;  ///< the first vector that turns
+  int half = 0;   ///< vectors in each half; 0: nothing turns
+  bool by_shuffle =
+      false;  ///< they are the last vectors of lanes of one warp, partners `half` apart
 
   template <class T>
-  static Tail of(const RopeTables<T>& tables, std::int64_t cols) {
+  static Tail of(const RopeTables<T>& tables, std::int64_t cols, int threads, int vectors) {
     Tail tail;
     tail.first = static_cast<int>((cols - tables.rope_dim()) / vector_width<T>);
     tail.half = static_cast<int>(tables.cos.cols / vector_width<T>);
     const int both = 2 * tail.half;
-    tail.in_one_warp = both > 0 && both <= 32 && 32 % both == 0 && tail.first % both == 0;
+    tail.by_shuffle = both > 0 && both <= 32 && 32 % both == 0 && tail.first % both == 0 &&
+                      tail.first >= (vectors - 1) * threads;
     return tail;
   }
 };
@@ -29,92 +31,106 @@ struct Tail {
 ///    partners meet by shuffles, and the angles were asked for together with the row: a dependent
 ///    load after the reduction would cost every row the latency of memory.
 ///  - Anywhere else partners meet in shared memory, 2 half vectors of it, and angles are loaded
-///    when they are needed, from the L2 into which they were prefetched.
-/// This is not the fastest order yet. Asking for the angles before the row, under a branch, took
-/// the quantising operator from 68 to 74 % of a copy (16384 x 8192, bfloat16) and from 76 to 83 %
-/// (65536 x 1024), against predicated loads after it, as they are here.
-template <class T, int threads, int vectors>
+///    when they are needed.
+/// Either way an earlier block has brought the angles into the L2.
+/// `by_shuffle` is the tail's, as a template case.
+template <class T, int threads, int vectors, bool by_shuffle>
 class TailTurn {
  public:
   /// Asks for the angles of the block's row.
-  __device__ TailTurn(const DeviceTables<T>& tables, const Tail& tail, int count)
-      : tail_(tail), by_shuffle_(tail.in_one_warp && tail.first >= (vectors - 1) * threads) {
-    if (tail.half == 0) return;
-    const Angles<T> angles(tables, blockIdx.x);
-    const int p = Held::index(vectors - 1) - tail.first;
-    const bool turns = by_shuffle_ && p >= 0 && Held::index(vectors - 1) < count;
-    angles.load_vectors_if(turns, p < tail.half ? p : p - tail.half, cos_, sin_);
-    if (!by_shuffle_) {
-      for (int i = static_cast<int>(threadIdx.x); i < tail.half; i += threads) angles.prefetch(i);
+  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail) : tables_(tables), tail_(tail) {
+    if (early) load_angles();
+  }
+
+  /// Brings nearer those of the row of another outer index, if there is one.
+  __device__ void bring_nearer(unsigned outer) const {
+    const int line = static_cast<int>(threadIdx.x) * 8;  // vectors in 128 bytes
+    if (line < tail_.half && outer < gridDim.x) {
+      tables_.bring_nearer(tables_.row_of(row_number(outer)), line);
     }
   }
 
-  __device__ void turn(HeldRow<T, threads, vectors>& row, int count, const DeviceTables<T>& tables,
-                       void* shared) const {
-    if (tail_.half == 0) return;
-    if (by_shuffle_) {
+  __device__ void turn(HeldRow<T, threads, vectors>& row, void* shared) {
+    if constexpr (by_shuffle) {
+      if (!early) load_angles();
       turn_in_warp(row.part[vectors - 1]);
-    } else {
-      turn_in_block(row, count, Angles<T>(tables, blockIdx.x), static_cast<Vector<T>*>(shared));
+    } else if (tail_.half > 0) {
+      turn_in_block(row, static_cast<Vector<T>*>(shared));
     }
   }
 
  private:
   using Held = HeldRow<T, threads, vectors>;
-  static constexpr int width = vector_width<T>;
+  /// The longest rows leave no registers to keep angles in.
+  static constexpr bool early = by_shuffle && threads * vectors < (sizeof(T) == 4 ? 2048 : 4096);
+
+  /// Which of the vectors that turn vector k of this thread is; below 0 or not below 2 half: none.
+  __device__ int place(int k) const { return Held::index(k) - tail_.first; }
+  __device__ bool turns(int k) const { return place(k) >= 0 && place(k) < 2 * tail_.half; }
+  /// Whether a last vector of this warp turns.
+  __device__ bool warp_turns() const {
+    const int first = place(vectors - 1) - static_cast<int>(threadIdx.x % 32);
+    return first + 31 >= 0 && first < 2 * tail_.half;
+  }
+
+  __device__ void load_angles() {
+    if (!warp_turns()) return;
+    const int p = place(vectors - 1);
+    tables_.load(tables_.row_of(row_number(blockIdx.x)), turns(vectors - 1),
+                 p < tail_.half ? p : p - tail_.half, cos_, sin_);
+  }
 
   __device__ void turn_in_warp(Vector<T>& own) const {
-    const int p = Held::index(vectors - 1) - tail_.first;
-    const bool turns = p >= 0 && p < 2 * tail_.half;
-    if (!__any_sync(0xFFFFFFFFu, turns)) return;
+    if (!warp_turns()) return;
     Vector<T> partner;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       partner.words[j] = __shfl_xor_sync(0xFFFFFFFFu, own.words[j], tail_.half);
     }
-    if (turns) own = turned(own, partner, cos_, sin_, p < tail_.half);
+    const bool is_low = place(vectors - 1) < tail_.half;
+    if (turns(vectors - 1)) own = turned(own, partner, cos_, sin_, is_low);
   }
 
   /// The lower of a pair, lo c - hi s, or the higher, hi c + lo s.
   __device__ static Vector<T> turned(const Vector<T>& own, const Vector<T>& partner,
                                      const Vector<T>& cos, const Vector<T>& sin, bool is_low) {
-    float v[width], other[width], c[width], s[width];
-    unpack(own, v);
-    unpack(partner, other);
-    unpack(cos, c);
-    unpack(sin, s);
-#pragma unroll
-    for (int j = 0; j < width; ++j) v[j] = fmaf(v[j], c[j], other[j] * (is_low ? -s[j] : s[j]));
-    return pack<T>(v);
+    return map_elements<T>([&](float v, float other, float c,
+                               float s) { return fmaf(v, c, other * (is_low ? -s : s)); },
+                           own, partner, cos, sin);
   }
 
-  __device__ void turn_in_block(Held& row, int count, const Angles<T>& angles,
-                                Vector<T>* pairs) const {
+  __device__ void turn_in_block(Held& row, Vector<T>* pairs) const {
+    const unsigned table_row = tables_.row_of(row_number(blockIdx.x));
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
-      const int p = row.index(k) - tail_.first;
-      if (p >= 0 && row.index(k) < count) pairs[p] = row.part[k];
+      if (turns(k)) pairs[place(k)] = row.part[k];
     }
     __syncthreads();
     for (int p = static_cast<int>(threadIdx.x); p < tail_.half; p += threads) {
       const Vector<T> low = pairs[p], high = pairs[p + tail_.half];
       Vector<T> cos, sin;
-      angles.load_vectors(p, cos, sin);
+      tables_.load(table_row, true, p, cos, sin);
       pairs[p] = turned(low, high, cos, sin, true);
       pairs[p + tail_.half] = turned(high, low, cos, sin, false);
     }
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
-      const int p = row.index(k) - tail_.first;
-      if (p >= 0 && row.index(k) < count) row.part[k] = pairs[p];
+      if (turns(k)) row.part[k] = pairs[place(k)];
     }
   }
 
-  Tail tail_;
-  bool by_shuffle_;
+  const AngleRows<T>& tables_;
+  const Tail& tail_;
   Vector<T> cos_, sin_;
 };
+
+/// Blocks that must fit an SM at once: the unusual cases of long rows need more registers.
+template <class T>
+constexpr int turning_blocks_per_sm(int threads, int vectors, bool usual) {
+  const int blocks = blocks_per_sm<T>(threads, vectors);
+  return usual || vectors <= 4 ? blocks : (blocks + 1) / 2;
+}
 
 /// Shared memory in which pairs meet.
 template <class T>

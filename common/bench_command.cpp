@@ -99,6 +99,8 @@ class PlanCounters {
     if (refusal_.empty()) {
       const Counters counted = count_plan(once_command(chapter_, given_, cell, plan));
       row.dram_bytes = counted.dram();
+      row.dram_read_bytes = counted.dram_read;
+      row.l2_bytes = counted.l2;
       if (!row.dram_bytes) refusal_ = counted.note;
     }
     if (!row.dram_bytes) row.counters_note = refusal_;

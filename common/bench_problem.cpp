@@ -85,7 +85,7 @@ void add_replays(const Problem& problem, std::int64_t llc_bytes, std::int64_t mo
     const PlanKind plan = row.plan == "fused" ? PlanKind::fused : PlanKind::unfused;
     CacheCurve curve;
     if (cost > most_bytes) row.replay_shape = smaller.shape;
-    row.replay_ledger_bytes = smaller.plan(plan).moved_bytes();
+    row.replay_ledger_bytes = smaller.replayed_plan(plan).moved_bytes();
     add_counts(row, replay_problem(smaller, plan, tensors, &curve));
     const double cache = share * static_cast<double>(llc_bytes);
     const auto modelled = curve.traffic(static_cast<std::int64_t>(cache)).moved_bytes();

@@ -16,11 +16,12 @@ using nlohmann::ordered_json;
 /// Both plans of a problem, replayed once, whatever the size of the cache.
 struct Curves {
   Problem problem;
+  std::int64_t smallest_cache_bytes;
   CacheCurve unfused, fused;
 };
 
-Curves replay_both(Problem problem) {
-  Curves curves{std::move(problem), {}, {}};
+Curves replay_both(Problem problem, std::int64_t smallest_cache_bytes) {
+  Curves curves{std::move(problem), smallest_cache_bytes, {}, {}};
   Tensors tensors(curves.problem.tensors);
   fill_inputs(curves.problem, tensors, 1);
   replay_problem(curves.problem, PlanKind::unfused, tensors, &curves.unfused);
@@ -28,11 +29,11 @@ Curves replay_both(Problem problem) {
   return curves;
 }
 
-/// Powers of two from none, by way of a first-level cache, until a larger one saves nothing more.
+/// None, then powers of two until a larger one saves nothing more.
 std::vector<std::int64_t> sizes_of_interest(const Curves& curves) {
   const auto least = curves.unfused.traffic(std::int64_t{1} << 50).moved_bytes();
   std::vector<std::int64_t> sizes = {0};
-  for (std::int64_t size = 16 << 10;; size *= 2) {
+  for (std::int64_t size = curves.smallest_cache_bytes;; size *= 2) {
     sizes.push_back(size);
     if (curves.unfused.traffic(size).moved_bytes() == least) return sizes;
   }
@@ -92,7 +93,7 @@ Outcome run_cache(const Chapter& chapter, const GivenFlags& given) {
   Outcome outcome;
   ordered_json list = ordered_json::array();
   for (Problem& problem : problems) {
-    const Curves curves = replay_both(std::move(problem));
+    const Curves curves = replay_both(std::move(problem), chapter.smallest_cache_bytes);
     list.push_back(to_json(curves));
     if (!outcome.out.empty()) outcome.out += '\n';
     outcome.out += render(curves);

@@ -35,6 +35,8 @@ struct Chapter {
   std::function<std::vector<Problem>(std::int64_t bytes)> benchmark_problems;
   /// The same for a GPU: a grid of shapes, or, `quick`, few of them.
   std::function<std::vector<Problem>(bool quick)> device_benchmark_problems;
+  /// Where `cache` begins, after no cache at all; then twice as large, and so on.
+  std::int64_t smallest_cache_bytes = 16 << 10;
 };
 
 /// Throws ArgumentError where an operator's argument or file is given without --op.

@@ -385,22 +385,33 @@ class Fast {
   /// One kernel call over the rows of `in`, which become the rows of `out`:
   /// body(primitives, i) for every row i, rows shared out statically over the threads.
   template <class T, class U, class Body>
-  void kernel(const char* /*name*/, Rows<const T> in, Rows<U> out, Body body) {
+  void kernel(const char* name, Rows<const T> in, Rows<U> out, Body body) {
+    blocks(name, in, out, 1, [&](FastRow& row, std::int64_t i, std::int64_t) { body(row, i); });
+  }
+
+  /// One kernel as a call for each block of `rows_per_block` consecutive rows, the last one maybe
+  /// shorter: body(primitives, begin, end), blocks shared out as rows are. Scratch is a block's.
+  template <class T, class U, class Body>
+  void blocks(const char* /*name*/, Rows<const T> in, Rows<U> out, std::int64_t rows_per_block,
+              Body body) {
     const std::int64_t m = in.rows();
+    const std::int64_t grid = m / rows_per_block + (m % rows_per_block != 0);
     const std::int64_t in_row = in.cols * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t out_bytes = m * out.cols * static_cast<std::int64_t>(sizeof(U));
     const bool streaming = stores_ == Stores::streaming ||
                            (stores_ == Stores::automatic && out_bytes >= streaming_threshold);
 #pragma omp parallel num_threads(static_cast<int>( \
-        scratch_.size())) if (m > 1 && m * in_row + out_bytes >= parallel_threshold)
+        scratch_.size())) if (grid > 1 && m * in_row + out_bytes >= parallel_threshold)
     {
       ScratchSpace& scratch = scratch_[omp_get_thread_num()];
       FastRow row(scratch, streaming);
       const std::int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-      const std::int64_t end = m * (thread + 1) / threads;
-      for (std::int64_t i = m * thread / threads; i < end; ++i) {
-        row.begin_row(i + 1 < end ? in.row(i + 1) : Row<const T>());
-        body(row, i);
+      const std::int64_t last = std::min(m, grid * (thread + 1) / threads * rows_per_block);
+      for (std::int64_t i = grid * thread / threads * rows_per_block; i < last;) {
+        const std::int64_t end = std::min(last, i + rows_per_block);
+        row.begin_row(end < last ? in.row(end) : Row<const T>());
+        body(row, i, end);
+        i = end;
       }
       if (streaming) stream_fence();
     }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -100,6 +101,9 @@ struct Problem {
   Dtype dtype = Dtype::float32;
   std::vector<std::int64_t> shape;  ///< of x
   Case ledger;                      ///< exact convention
+  /// The fused plan's kernel where it runs as many calls, each charged what it touches itself: what
+  /// replay of it counts. Without it, the ledger's.
+  std::optional<Kernel> fused_by_call = std::nullopt;
   std::vector<TensorSpec> tensors;
 
   std::function<void(Fast&, PlanKind, Tensors&)> run;
@@ -123,6 +127,11 @@ struct Problem {
   }
   const Plan& plan(PlanKind kind) const {
     return kind == PlanKind::unfused ? ledger.unfused : ledger.fused;
+  }
+  /// The plan as replay must count it.
+  Plan replayed_plan(PlanKind kind) const {
+    const bool by_call = kind == PlanKind::fused && fused_by_call;
+    return by_call ? Plan{{*fused_by_call}} : plan(kind);
   }
 };
 

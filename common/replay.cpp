@@ -17,13 +17,6 @@ std::int64_t total(const std::vector<TensorCount>& tensors, std::int64_t TensorC
   return sum;
 }
 
-std::int64_t population(const std::vector<std::uint64_t>& bits, std::int64_t begin,
-                        std::int64_t end) {
-  std::int64_t count = 0;
-  for (std::int64_t line = begin; line < end; ++line) count += std::popcount(bits[line]);
-  return count;
-}
-
 }  // namespace
 
 std::int64_t KernelCount::read_bytes() const {
@@ -47,31 +40,39 @@ void Meter::declare(std::string name, const void* first, std::int64_t bytes) {
   const std::int64_t first_line = read_bits_.size();
   const std::int64_t lines = first_line + (bytes + line_bytes - 1) / line_bytes;
   spans_.push_back({std::move(name), begin, bytes, first_line, lines});
-  refetched_.resize(spans_.size());
+  counts_.resize(spans_.size());
   read_bits_.resize(lines);
   written_bits_.resize(lines);
+  touched_.reserve(lines);  // nothing is allocated while memory is touched
   cache_.resize(lines);
 }
 
 void Meter::begin_kernel(std::string name) {
   kernels_.emplace_back().name = std::move(name);
+  counts_.assign(spans_.size(), {});
   flops_before_ = counted_flops;
 }
 
+void Meter::end_call() {
+  for (const auto& [tensor, line] : touched_) {
+    counts_[tensor].read_bytes += std::popcount(read_bits_[line]);
+    counts_[tensor].write_bytes += std::popcount(written_bits_[line]);
+    read_bits_[line] = written_bits_[line] = 0;
+  }
+  touched_.clear();
+  cache_.clear();
+  ++kernels_.back().calls;
+}
+
 void Meter::end_kernel() {
+  end_call();
   KernelCount& kernel = kernels_.back();
   kernel.flops = counted_flops - flops_before_;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
-    const Span& span = spans_[i];
-    const TensorCount count{span.name, population(read_bits_, span.first_line, span.end_line),
-                            population(written_bits_, span.first_line, span.end_line),
-                            refetched_[i]};
-    if (count.read_bytes + count.write_bytes > 0) kernel.tensors.push_back(count);
+    if (counts_[i].read_bytes + counts_[i].write_bytes == 0) continue;
+    counts_[i].name = spans_[i].name;
+    kernel.tensors.push_back(counts_[i]);
   }
-  std::fill(read_bits_.begin(), read_bits_.end(), 0);
-  std::fill(written_bits_.begin(), written_bits_.end(), 0);
-  std::fill(refetched_.begin(), refetched_.end(), 0);
-  cache_.clear();
 }
 
 void Meter::read(const void* from, std::int64_t bytes) {
@@ -81,18 +82,24 @@ void Meter::read(const void* from, std::int64_t bytes) {
     if (!hit && read_bits_[line] != 0) {
       const Span& span = spans_[tensor];
       const std::int64_t offset = (line - span.first_line) * line_bytes;
-      refetched_[tensor] += std::min(line_bytes, span.bytes - offset);
+      counts_[tensor].refetched_bytes += std::min(line_bytes, span.bytes - offset);
     }
+    touch(tensor, line);
     read_bits_[line] |= touched;
   });
 }
 
 void Meter::write(const void* to, std::int64_t bytes) {
-  for_lines(to, bytes, [this](std::size_t, std::int64_t line, std::uint64_t touched) {
+  for_lines(to, bytes, [this](std::size_t tensor, std::int64_t line, std::uint64_t touched) {
     if (curve_ != nullptr) curve_->write(line);
     cache_.touch(line);
+    touch(tensor, line);
     written_bits_[line] |= touched;
   });
+}
+
+void Meter::touch(std::size_t tensor, std::int64_t line) {
+  if (read_bits_[line] == 0 && written_bits_[line] == 0) touched_.push_back({tensor, line});
 }
 
 void Meter::on_chip(const void* first, std::int64_t bytes) {

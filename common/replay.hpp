@@ -4,6 +4,7 @@
 // operator, scalar and in order, and counts what it touches: distinct bytes read and written per
 // kernel call, FLOPs, and bytes that had to be fetched again.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -30,10 +31,11 @@ struct TensorCount {
   std::int64_t refetched_bytes = 0;
 };
 
-/// What one kernel call did.
+/// What one kernel did: its one call, or the sum over its calls.
 struct KernelCount {
   std::string name;
   std::vector<TensorCount> tensors;  ///< those it touched, in the order they were declared
+  std::int64_t calls = 0;
   std::int64_t flops = 0;
   std::int64_t on_chip_bytes = 0;  ///< largest scratch of a row: registers and shared memory
 
@@ -56,6 +58,8 @@ class Meter {
 
   void begin_kernel(std::string name);
   void end_kernel();
+  /// Ends one of several calls of the kernel: what the next one touches counts anew.
+  void end_call();
 
   void read(const void* from, std::int64_t bytes);
   void write(const void* to, std::int64_t bytes);
@@ -79,12 +83,19 @@ class Meter {
   /// visit(tensor, line, touched bytes of the line as bits) for each line of a declared tensor.
   template <class Visit>
   void for_lines(const void* at, std::int64_t bytes, Visit visit);
+  /// Before bits of the line are set.
+  void touch(std::size_t tensor, std::int64_t line);
 
   CacheCurve* curve_;
   std::vector<Span> spans_;
   std::vector<OnChip> scratch_;
+  struct Touched {
+    std::size_t tensor;
+    std::int64_t line;
+  };
   std::vector<std::uint64_t> read_bits_, written_bits_;  // one bit a byte, one word a line
-  std::vector<std::int64_t> refetched_;                  // by tensor
+  std::vector<Touched> touched_;                         // lines of this call, each once
+  std::vector<TensorCount> counts_;                      // of this kernel, by tensor
   LruCache cache_{256 * 1024 / 64};
   std::vector<KernelCount> kernels_;
   std::int64_t flops_before_ = 0;
@@ -264,6 +275,26 @@ class Metered {
       row.begin_row();
       body(row, i);
       if (after_row_) after_row_(meter_, in.row(i).data, row_bytes, in.rows() - 1 - i);
+    }
+    meter_.leave_row();
+    meter_.end_kernel();
+  }
+
+  /// The counterpart of Fast::blocks(): each block is a call of its own.
+  template <class T, class U, class Body>
+  void blocks(const char* name, Rows<const T> in, Rows<U> /*out*/, std::int64_t rows_per_block,
+              Body body) {
+    meter_.begin_kernel(name);
+    MeteredRow row(meter_);
+    const std::int64_t row_bytes = in.cols * static_cast<std::int64_t>(sizeof(T));
+    for (std::int64_t begin = 0; begin < in.rows(); begin += rows_per_block) {
+      const std::int64_t end = std::min(in.rows(), begin + rows_per_block);
+      if (begin > 0) meter_.end_call();
+      row.begin_row();
+      body(row, begin, end);
+      for (std::int64_t i = begin; after_row_ && i < end; ++i) {
+        after_row_(meter_, in.row(i).data, row_bytes, in.rows() - 1 - i);
+      }
     }
     meter_.leave_row();
     meter_.end_kernel();

@@ -64,6 +64,8 @@ void visit_row(Row& row, Visit visit) {
   visit("on_chip_bytes", row.on_chip_bytes);
   visit("cache_model_bytes", row.cache_model_bytes);
   visit("dram_bytes", row.dram_bytes);
+  visit("dram_read_bytes", row.dram_read_bytes);
+  visit("l2_bytes", row.l2_bytes);
   visit("counters_note", row.counters_note);
   visit("note", row.note);
 }

@@ -55,7 +55,9 @@ struct ResultRow {
   std::optional<std::int64_t> on_chip_bytes;
   /// What the cache model says of a cache as large as this machine's last level.
   std::optional<std::int64_t> cache_model_bytes;
-  std::optional<std::int64_t> dram_bytes;    ///< what the hardware counted
+  std::optional<std::int64_t> dram_bytes;  ///< what the hardware counted
+  std::optional<std::int64_t> dram_read_bytes;
+  std::optional<std::int64_t> l2_bytes;      ///< all that passed through the L2, hits and misses
   std::optional<std::string> counters_note;  ///< why dram_bytes is empty
   std::optional<std::string> note;           ///< what to bear in mind about the time
 };

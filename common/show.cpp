@@ -44,16 +44,13 @@ std::string four_columns(const Results& results) {
   const bool converts =
       std::any_of(results.rows.begin(), results.rows.end(),
                   [](const ResultRow& row) { return row.share_of_converting_copy.has_value(); });
-  std::vector<Column> columns{{"op", Align::left},
-                              {"dtype", Align::left},
-                              {"shape", Align::left},
-                              {"plan", Align::left},
-                              {"ledger MB"},
-                              {"replay MB"},
-                              {"counters MB"},
-                              {"time us"},
-                              {"GB/s"},
-                              {"% of copy"}};
+  const bool counts_l2 = std::any_of(results.rows.begin(), results.rows.end(),
+                                     [](const ResultRow& row) { return row.l2_bytes.has_value(); });
+  std::vector<Column> columns{{"op", Align::left},   {"dtype", Align::left}, {"shape", Align::left},
+                              {"plan", Align::left}, {"ledger MB"},          {"replay MB"},
+                              {"counters MB"}};
+  if (counts_l2) columns.push_back({"L2 MB"});
+  columns.insert(columns.end(), {{"time us"}, {"GB/s"}, {"% of copy"}});
   if (converts) columns.push_back({"% of converting copy"});
   Table table(columns);
   for (const ResultRow& row : results.rows) {
@@ -63,10 +60,11 @@ std::string four_columns(const Results& results) {
                                    row.plan,
                                    megabytes(row.bytes),
                                    replay_text(row),
-                                   row.dram_bytes ? megabytes(*row.dram_bytes) : "-",
-                                   fixed(row.median_us, row.median_us < 100 ? 1 : 0),
-                                   fixed(row.gb_per_s, 1),
-                                   share(row.share_of_roof, row.share_lo, row.share_hi)};
+                                   row.dram_bytes ? megabytes(*row.dram_bytes) : "-"};
+    if (counts_l2) cells.push_back(row.l2_bytes ? megabytes(*row.l2_bytes) : "-");
+    cells.insert(cells.end(),
+                 {fixed(row.median_us, row.median_us < 100 ? 1 : 0), fixed(row.gb_per_s, 1),
+                  share(row.share_of_roof, row.share_lo, row.share_hi)});
     if (converts) {
       cells.push_back(row.share_of_converting_copy
                           ? share(*row.share_of_converting_copy, *row.share_of_converting_copy_lo,

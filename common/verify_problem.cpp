@@ -120,7 +120,7 @@ class Verification {
     poison_results(problem_, tensors_);
     const std::vector<KernelCount> counts = replay_problem(problem_, plan, tensors_);
     check_same_bits(plan, results, "replay and the fast backend give different bits");
-    const std::vector<Kernel>& ledger = problem_.plan(plan).kernels;
+    const std::vector<Kernel> ledger = problem_.replayed_plan(plan).kernels;
     if (counts.size() != ledger.size()) {
       fault(plan, "", "",
             "replay ran " + std::to_string(counts.size()) + " kernels, the ledger has " +

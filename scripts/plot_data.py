@@ -1,8 +1,9 @@
 """What the figures are drawn from: results, and what the programs print with --json.
 
-Three kinds of file are known apart by what they hold: results ("rows", as `bench` writes them), a
-ledger ("cases", or one case, of `ledger --json`) and cache curves ("curves", or one curve, of
-`cache --json`).
+Five kinds of file are known apart by what they hold: results ("rows", as `bench` writes them), a
+ledger ("cases", or one case, of `ledger --json`), one of designs ("designs", chapter 28's), cache
+curves ("curves", or one curve, of `cache --json`) and predicted times ("predictions", of
+`claims --json`).
 """
 
 from __future__ import annotations
@@ -70,6 +71,36 @@ class Curve:
     traffic: dict
 
 
+@dataclass(frozen=True)
+class Design:
+    """What one design moves, in bytes."""
+
+    label: str
+    payload: int
+    lookup: int
+
+
+@dataclass(frozen=True)
+class Designs:
+    detail: str
+    ideal: int
+    designs: list
+
+
+@dataclass(frozen=True)
+class Prediction:
+    design: str
+    tokens: int
+    predicted_us: float
+    measured_us: float
+
+
+@dataclass(frozen=True)
+class Predictions:
+    machine: str
+    points: list
+
+
 def read(path: Path):
     """The JSON of a file; raises Refused where it is none."""
     try:
@@ -83,11 +114,16 @@ def read(path: Path):
 
 
 def load(path: Path):
-    """The file as a Table or as a list of Curve; raises Refused for anything else."""
+    """The file as a Table, Designs, Predictions or a list of Curve; raises Refused for anything
+    else."""
     document = read(path)
     whole = Fields(document, f"{path}: ")
     if "rows" in document:
         return results(whole)
+    if "designs" in document:
+        return designs(whole)
+    if "predictions" in document:
+        return predictions(whole)
     if "cases" in document or "unfused" in document:
         return ledger(whole.objects("cases") if "cases" in document else [whole])
     if "curves" in document or "points" in document:
@@ -95,8 +131,8 @@ def load(path: Path):
             curve(one) for one in (whole.objects("curves") if "curves" in document else [whole])
         ]
     raise Refused(
-        f"{path}: has none of rows, cases and curves; allowed: results,"
-        " or the output of ledger --json or cache --json"
+        f"{path}: has none of rows, cases, designs, curves and predictions; allowed: results,"
+        " or the output of ledger --json, cache --json or claims --json"
     )
 
 
@@ -180,7 +216,7 @@ def brief(value) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-# --- the three kinds of file ----------------------------------------------------------------------
+# --- the kinds of file ----------------------------------------------------------------------
 
 
 def results(whole: Fields) -> Table:
@@ -239,3 +275,30 @@ def curve(one: Fields) -> Curve:
         sizes=[point.whole("cache_bytes") for point in points],
         traffic={plan: [point.whole(f"{plan}_bytes") for point in points] for plan in plans},
     )
+
+
+def designs(whole: Fields) -> Designs:
+    arguments = whole.object("args").value
+    detail = plain(", ".join(f"{name} {value}" for name, value in list(arguments.items())[:4]))
+    made = []
+    for one in [*whole.objects("designs"), whole.object("D")]:
+        rows = one.whole("rows_per_block")
+        label = f"{one.text('design')}, {rows} row{'' if rows == 1 else 's'} a block"
+        made.append(Design(label, one.whole("payload_bytes"), one.whole("lookup_bytes")))
+    return Designs(detail, whole.object("ledger").whole("ideal_bytes"), made)
+
+
+def predictions(whole: Fields) -> Predictions:
+    def time(one: Fields, name: str) -> float:
+        return one.get(name, "a number above zero", lambda v: is_number(v) and v > 0)
+
+    points = [
+        Prediction(
+            one.text("design"),
+            one.whole("tokens"),
+            time(one, "predicted_us"),
+            time(one, "measured_us"),
+        )
+        for one in whole.objects("predictions")
+    ]
+    return Predictions(whole.text("machine"), points)

@@ -3,8 +3,9 @@
 
 Of results (build/results/ch13.json) it makes bytes per plan and the share of the roof, there with
 the peers in ch13_peers.json where that lies beside it; of the output of `ch13 ledger --json` bytes
-per plan, and of that of `ch13 cache --json` the curves of traffic by the size of the cache. The
-same files give the same SVG.
+per plan, and of that of `ch13 cache --json` the curves of traffic by the size of the cache. Of the
+output of `ch28 ledger --json` it makes the bytes of each design, and of that of `ch28 claims
+--json` the times, predicted and measured. The same files give the same SVG.
 """
 
 import argparse
@@ -18,6 +19,7 @@ try:
     import matplotlib
 
     import plot_curves
+    import plot_designs
     import plot_rows
     import plot_style
 except ImportError as error:
@@ -34,6 +36,12 @@ def figures_of(path: Path) -> dict:
     data = plot_data.load(path)
     if isinstance(data, list):
         return {f"{path.stem.removesuffix('_cache')}_cache": plot_curves.cache_curves(data)}
+    if isinstance(data, plot_data.Designs):
+        name = path.stem.removesuffix("_designs")
+        return {f"{name}_designs": plot_designs.bytes_by_design(data)}
+    if isinstance(data, plot_data.Predictions):
+        name = path.stem.removesuffix("_claims")
+        return {f"{name}_predicted": plot_designs.predicted_against_measured(data)}
     figures = {f"{path.stem}_bytes": plot_rows.bytes_per_plan(data)}
     if data.machine:
         table = plot_data.with_peers(data, path)

@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 
 preset=${PRESET:-default}
 tools=${TOOLS:-memcheck racecheck initcheck synccheck}
+tests="common/common_test ch02_roofline/ch02_test ch13_norm_rope/ch13_test ch28_design/ch28_test"
 
 refuse() {
   echo "sanitize.sh: $1" >&2
@@ -23,7 +24,7 @@ command -v compute-sanitizer >/dev/null ||
 nvidia-smi -L 2>/dev/null | grep -q '^GPU 0' ||
   refuse "no NVIDIA GPU is visible (nvidia-smi -L lists none)"
 
-for test in common/common_test ch02_roofline/ch02_test ch13_norm_rope/ch13_test; do
+for test in $tests; do
   [ -x "build/$preset/$test" ] ||
     refuse "build/$preset/$test: not built; run ./book test --preset $preset"
 done
@@ -34,7 +35,7 @@ for tool in $tools; do
     memcheck | racecheck | initcheck | synccheck) ;;
     *) refuse "TOOLS: got \"$tool\"; allowed: memcheck, racecheck, initcheck, synccheck" ;;
   esac
-  for test in common/common_test ch02_roofline/ch02_test ch13_norm_rope/ch13_test; do
+  for test in $tests; do
     echo "== compute-sanitizer --tool $tool build/$preset/$test '[sanitize]'"
     # No test of that tag would be no check: Catch2 then exits with 2. Skipped tests alone: 4.
     compute-sanitizer --tool "$tool" --error-exitcode 1 "build/$preset/$test" "[sanitize]" ||

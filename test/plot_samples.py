@@ -59,3 +59,30 @@ def ledger(count=1) -> dict:
     arguments = {**sizes, "dtype": "bfloat16", "out_dtype": "float8_e4m3fn"}
     plans = {"unfused": {"moved_bytes": 185617408}, "fused": {"moved_bytes": 51396608}}
     return {"cases": [{"op": "norm_rope_quant", "args": arguments, **plans}] * count}
+
+
+def designs() -> dict:
+    def design(name: str, rows: int, lookup: int) -> dict:
+        return {
+            "design": name,
+            "rows_per_block": rows,
+            "payload_bytes": 63569920,
+            "lookup_bytes": lookup,
+        }
+
+    return {
+        "args": {"tokens": 4096, "q_heads": 32, "kv_heads": 8, "head_dim": 128, "sm_count": 132},
+        "ledger": {"ideal_bytes": 67764736},
+        "designs": [design("A", 1, 251658240), design("C", 40, 6291456)],
+        "D": design("D", 16, 17825792),
+    }
+
+
+def predictions() -> dict:
+    points = [("A", 4096, 45.0, 48.0), ("D", 4096, 20.0, 19.5), ("D", 32768, 135.0, 140.0)]
+    names = ("design", "tokens", "predicted_us", "measured_us")
+    return {
+        "machine": "NVIDIA H200",
+        "claims": [],
+        "predictions": [dict(zip(names, point)) for point in points],
+    }

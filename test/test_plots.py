@@ -116,6 +116,28 @@ class Reading(unittest.TestCase):
         )
         self.assertEqual([row.ledger_bytes for row in group.rows], [185617408, 51396608])
 
+    def test_designs_are_payload_and_lookup_ours_among_them(self):
+        ledger = self.load(plot_samples.designs())
+        self.assertEqual(ledger.detail, "tokens 4096, q_heads 32, kv_heads 8, head_dim 128")
+        self.assertEqual(ledger.ideal, 67764736)
+        self.assertEqual(
+            [(one.label, one.payload, one.lookup) for one in ledger.designs],
+            [
+                ("A, 1 row a block", 63569920, 251658240),
+                ("C, 40 rows a block", 63569920, 6291456),
+                ("D, 16 rows a block", 63569920, 17825792),
+            ],
+        )
+
+    def test_predictions_are_times_above_zero(self):
+        table = self.load(plot_samples.predictions())
+        self.assertEqual(table.machine, "NVIDIA H200")
+        self.assertEqual(table.points[0], plot_data.Prediction("A", 4096, 45.0, 48.0))
+        for value in (0, -1, None, "5"):
+            document = plot_samples.predictions()
+            document["predictions"][1]["measured_us"] = value
+            self.assertIn("predictions[1].measured_us: got", self.refusal(document))
+
     def test_a_field_that_is_missing_is_named(self):
         for whole, path in (
             (plot_samples.results(2), ("rows", 1)),
@@ -124,6 +146,8 @@ class Reading(unittest.TestCase):
             (plot_samples.curves(1), ("curves", 0, "points", 3)),
             (plot_samples.ledger(), ("cases", 0)),
             (plot_samples.ledger(), ("cases", 0, "fused")),
+            (plot_samples.designs(), ("designs", 1)),
+            (plot_samples.predictions(), ("predictions", 1)),
         ):
             names = list(at(whole, path))
             for name in names:
@@ -166,7 +190,7 @@ class Reading(unittest.TestCase):
             ("[" * 100000, "is not JSON"),
             ("5", "got 5; allowed: an object"),
             ([1], "got [1]; allowed: an object"),
-            ({}, "has none of rows, cases and curves; allowed: results, or the output of"),
+            ({}, "has none of rows, cases, designs, curves and predictions; allowed: results, or"),
             ({**results, "rows": []}, "rows: got []; allowed: a list that is not empty"),
             ({**results, "rows": [5]}, "rows[0]: got 5; allowed: an object"),
             ({**results, "schema": 2}, "schema: got 2; allowed: 1"),
@@ -199,9 +223,13 @@ class Command(unittest.TestCase):
             folder.write("ch13.json", plot_samples.results(4))
             folder.write("ch13_cache.json", plot_samples.curves(2))
             folder.write("paper.json", plot_samples.ledger())
-            code, out, err = folder.run(SCRIPT, "ch13.json", "ch13_cache.json", "paper.json")
+            folder.write("ch28_designs.json", plot_samples.designs())
+            folder.write("ch28_claims.json", plot_samples.predictions())
+            files = ("ch13", "ch13_cache", "paper", "ch28_designs", "ch28_claims")
+            code, out, err = folder.run(SCRIPT, *(f"{name}.json" for name in files))
             self.assertEqual((code, err), (0, ""))
             names = ("ch13_bytes", "ch13_roof", "ch13_cache", "paper_bytes")
+            names += ("ch28_designs", "ch28_predicted")
             expected = [f"figures/{name}.{kind}" for name in names for kind in ("png", "svg")]
             self.assertEqual(out.splitlines(), expected)
             self.assertEqual(len(os.listdir(folder.path / "figures")), len(expected))
@@ -252,6 +280,8 @@ class Command(unittest.TestCase):
             designs = [f"design {i}" for i in range(10)]
             files = [
                 folder.write("ledger.json", plot_samples.ledger(3)),
+                folder.write("ch28_designs.json", plot_samples.designs()),
+                folder.write("ch28_claims.json", plot_samples.predictions()),
                 folder.write("designs.json", plot_samples.results(30, plans=designs)),
                 folder.write("lone.json", plot_samples.results(30, plans=("fused",))),
             ]

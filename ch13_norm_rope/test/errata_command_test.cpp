@@ -1,4 +1,4 @@
-#include "ch13_norm_rope/errata_command.hpp"
+#include "common/errata_command.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 using nlohmann::ordered_json;
 
 Outcome run(const std::vector<std::string>& arguments) {
-  const Subcommand subcommands[] = {errata_subcommand()};
+  const Subcommand subcommands[] = {errata_subcommand(errata)};
   return run_subcommand("ch13", "Chapter 13", subcommands, arguments);
 }
 

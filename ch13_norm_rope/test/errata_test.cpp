@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "ch13_norm_rope/errata_command.hpp"
+#include "common/errata_command.hpp"
 #include "ch13_norm_rope/ledger_command.hpp"
 #include "ch13_norm_rope/operators.hpp"
 #include "common/array.hpp"
@@ -79,7 +79,7 @@ std::string answer(const Erratum& entry, const std::string& label) {
 }
 
 Outcome run(const std::vector<std::string>& arguments) {
-  const Subcommand subcommands[] = {ledger_subcommand(), errata_subcommand()};
+  const Subcommand subcommands[] = {ledger_subcommand(), errata_subcommand(errata)};
   return run_subcommand("ch13", "Chapter 13", subcommands, arguments);
 }
 

@@ -2,27 +2,38 @@
 
 // A row in registers: `threads` threads hold it as packed vectors, thread t the vectors t, t +
 // threads, t + 2 threads, ... It is read from memory once, whatever is done with it after.
+//
+// A block holds a row, and what hides the time that a row waits for memory and at its barriers are
+// the other rows on the same multiprocessor. Three things keep them many, or their waits short:
+//  - the row stays packed, and weights are asked for late, a vector at a time: 64 to 80 registers a
+//    thread. Without spilling, that is: it costs more than any number of rows brings.
+//  - each block asks the L2 for a row that a later block will read.
+//  - eight vectors a thread rather than four where a row is long: fewer threads meet at a barrier.
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "common/cuda/vector.cuh"
+#include "common/rows.hpp"
 
 namespace opbook::gpu {
 
-/// Blocks that must fit an SM at once. Rows in flight hide the time that each of them waits for
-/// memory and at its barriers: 1024 threads of 64 registers, or, with eight vectors a thread, 640
-/// of 96. Spilling to fit more costs more than they bring (measured: 98 % of a copy at 64
-/// registers, 84 % at 48).
-constexpr int blocks_per_sm(int threads, int vectors) {
+/// Blocks that must fit an SM at once: 1024 threads of 64 registers or, with eight vectors a
+/// thread, 768 of 80. Of 512 such threads two, again of 64, or in float32, which would spill, one.
+template <class T>
+__host__ __device__ constexpr int blocks_per_sm(int threads, int vectors) {
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ / 100 == 9)
   constexpr int most = 32;
 #else
   constexpr int most = 16;  // sm_75 and sm_86 take no more, the others at least as many
 #endif
-  return std::clamp((vectors <= 4 ? 1024 : 640) / threads, 1, most);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  return threads <= 64 ? 8 : 1;  // the fallbacks take more registers
+#endif
+  if (threads == 512 && vectors == 8) return sizeof(T) == 2 ? 2 : 1;
+  const int wanted = (vectors <= 4 ? 1024 : 768) / threads;
+  return wanted < most ? wanted : most;
 }
 
 /// The vectors of a row that this thread holds; zeros beyond the row's `count`.
@@ -34,8 +45,16 @@ struct HeldRow {
 
   __device__ void load(const T* row, int count) {
 #pragma unroll
+    for (int k = 0; k < vectors; ++k) part[k] = load_vector_if(index(k) < count, row, index(k));
+  }
+
+  /// Between two passes over the row: keeps the compiler from holding the values that one pass
+  /// unpacked for the next, in twice the registers.
+  __device__ void stay_packed() {
+#pragma unroll
     for (int k = 0; k < vectors; ++k) {
-      part[k] = index(k) < count ? load_vector(row, index(k)) : Vector<T>{};
+#pragma unroll
+      for (std::uint32_t& word : part[k].words) asm volatile("" : "+r"(word));
     }
   }
 
@@ -47,49 +66,132 @@ struct HeldRow {
   }
 };
 
-/// Threads that share a row of `count` vectors: enough for `each` a thread, as far as a block goes.
-inline int threads_for(std::int64_t count, int each = 4) {
-  int threads = 32;
-  while (threads < 1024 && threads * each < count) threads *= 2;
-  return threads;
+/// Rows as the blocks of a grid find theirs: block (i, j) that of outer index i and inner index j.
+template <class T>
+struct GridRows {
+  T* data;
+  std::int64_t outer_stride, inner_stride;
+
+  __device__ T* at(unsigned outer) const {
+    return data + outer * outer_stride + blockIdx.y * inner_stride;
+  }
+  __device__ T* own() const { return at(blockIdx.x); }
+};
+
+/// The number of the row of an outer index, among all rows.
+__device__ inline unsigned row_number(unsigned outer) {
+  return outer * gridDim.y + blockIdx.y;
 }
 
-/// Calls launch.operator()<threads, vectors>() with what holds a row of `count` vectors, at most
-/// `each` (4 or 8) a thread; false where it is too long to be held. Eight a thread make half as
-/// many threads of a row, and each barrier cheaper: better where a row has two of them.
-template <int each = 4, class Launch>
+/// A grid with a block a row, for views that are to be walked together. Whatever is to be divided
+/// is divided here: a kernel at the speed of memory has no time for it.
+class RowGrid {
+ public:
+  template <class... T>
+  explicit RowGrid(Rows<T>... views) {
+    (settle(views), ...);
+    fits_ = outer_ <= 0x7FFFFFFF && inner_ <= 65535 && outer_ * inner_ < 0xFFFFFFFF &&
+            (matches(views) && ...);
+  }
+
+  /// Whether there is such a grid: views with two strides must have the same inner dimension.
+  bool fits() const { return fits_; }
+  dim3 blocks() const { return {static_cast<unsigned>(outer_), static_cast<unsigned>(inner_)}; }
+
+  template <class T>
+  GridRows<T> operator()(Rows<T> view) const {
+    if (!is_flat(view)) return {view.data, view.outer_stride, view.inner_stride};
+    const std::int64_t stride = view.inner == 1 ? view.outer_stride : view.inner_stride;
+    return {view.data, inner_ * stride, stride};
+  }
+
+ private:
+  template <class T>
+  static bool is_flat(Rows<T> view) {
+    return view.inner == 1 || view.outer <= 1 ||
+           view.outer_stride == view.inner * view.inner_stride;
+  }
+  template <class T>
+  void settle(Rows<T> view) {
+    if (outer_ < 0) outer_ = view.rows();
+    if (is_flat(view) || inner_ > 1) return;
+    outer_ = view.outer;
+    inner_ = view.inner;
+  }
+  template <class T>
+  bool matches(Rows<T> view) const {
+    return is_flat(view) || view.inner == inner_;
+  }
+
+  std::int64_t outer_ = -1, inner_ = 1;
+  bool fits_ = false;
+};
+
+/// The outer index of the row to be brought into the L2 while this block waits for its own, which
+/// is not below gridDim.x where there is none: as many rows ahead as a quarter of those that the
+/// card holds at once (nearer, it comes too late; at twice as many it is gone again).
+template <class T, int threads, int vectors>
+__device__ unsigned row_ahead() {
+  constexpr int at_once = blocks_per_sm<T>(threads, vectors);
+  unsigned sms;
+  asm("mov.u32 %0, %%nsmid;" : "=r"(sms));
+  return blockIdx.x + sms * at_once / 4;
+}
+
+/// Brings `count` vectors into the L2.
+template <class T>
+__device__ void bring_nearer(const T* row, int count) {
+#if OPBOOK_SM >= 900
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(row), "r"(count * 16));
+  }
+#else
+  for (int i = static_cast<int>(threadIdx.x) * 8; i < count;
+       i += static_cast<int>(blockDim.x) * 8) {
+    asm volatile(
+        "prefetch.global.L2 [%0];" ::"l"(row + static_cast<std::int64_t>(i) * vector_width<T>));
+  }
+#endif
+}
+
+/// Threads of a block and vectors a thread that hold a row.
+struct RowShape {
+  int threads, vectors;
+};
+
+/// Those for a row of `count` vectors: up to `four` vectors four a thread, beyond them eight; no
+/// vectors where the row is too long to be held.
+template <int four = 1024>
+RowShape row_shape(std::int64_t count) {
+  if (count <= 32) return {32, 1};
+  for (int threads = 32; threads * 4 <= four; threads *= 2) {
+    if (count <= threads * 4) return {threads, 4};
+  }
+  for (int threads = four / 4; threads <= 512; threads *= 2) {
+    if (count <= threads * 8) return {threads, 8};
+  }
+  return {1024, 0};
+}
+
+/// Calls launch.operator()<threads, vectors>() with that shape; false where the row is too long.
+template <int four = 1024, class Launch>
 bool launch_held(std::int64_t count, Launch launch) {
-  if (count <= 32) {
-    launch.template operator()<32, 1>();
+  const RowShape shape = row_shape<four>(count);
+  const auto as = [&]<int threads, int vectors>() {
+    if (shape.threads != threads || shape.vectors != vectors) return false;
+    launch.template operator()<threads, vectors>();
     return true;
-  }
-  if (count <= 128) {
-    launch.template operator()<32, 4>();
-    return true;
-  }
-  switch (threads_for(count, each)) {
-    case 32:
-      launch.template operator()<32, each>();
-      return true;
-    case 64:
-      launch.template operator()<64, each>();
-      return true;
-    case 128:
-      launch.template operator()<128, each>();
-      return true;
-    case 256:
-      launch.template operator()<256, each>();
-      return true;
-    case 512:
-      launch.template operator()<512, each>();
-      return true;
-    default:
-      if constexpr (each == 4) {
-        if (count <= 4096) launch.template operator()<1024, 4>();
-        return count <= 4096;
-      }
-      return false;
-  }
+  };
+  const auto by_four_or_eight = [&]<int held>() {  // `held` vectors in all
+    constexpr int vectors = held <= four ? 4 : 8;
+    return as.template operator()<held / vectors, vectors>();
+  };
+  return as.template operator()<32, 1>() || by_four_or_eight.template operator()<128>() ||
+         by_four_or_eight.template operator()<256>() ||
+         by_four_or_eight.template operator()<512>() ||
+         by_four_or_eight.template operator()<1024>() ||
+         by_four_or_eight.template operator()<2048>() ||
+         by_four_or_eight.template operator()<4096>();
 }
 
 /// Vectors of a row of `cols` elements, the last one perhaps not full.

@@ -20,7 +20,7 @@ extern void (*on_launch)(const char* name, const void* kernel);
 /// Queues `kernel` on `stream`, with `shared` bytes of dynamic shared memory. Throws CudaError,
 /// naming it.
 template <class... Parameters>
-void launch(const char* name, Stream stream, void (*kernel)(Parameters...), unsigned blocks,
+void launch(const char* name, Stream stream, void (*kernel)(Parameters...), dim3 blocks,
             dim3 threads, std::int64_t shared, std::type_identity_t<Parameters>... arguments) {
   kernel<<<blocks, threads, static_cast<std::size_t>(shared), stream>>>(arguments...);
   check(cudaGetLastError(), name);

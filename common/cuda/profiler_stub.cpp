@@ -4,18 +4,18 @@
 namespace opbook::gpu {
 namespace {
 
-[[noreturn]] void refuse() {
+[[noreturn]] void refuse_profiling() {
   throw DeviceUnavailable("no CUDA device: no CUDA compiler was there when this was built");
 }
 
 }  // namespace
 
 void profiler_start() {
-  refuse();
+  refuse_profiling();
 }
 
 void profiler_stop() {
-  refuse();
+  refuse_profiling();
 }
 
 }  // namespace opbook::gpu

@@ -10,53 +10,83 @@
 
 namespace opbook::gpu {
 
-/// amax = max(max |y|, 1e-4), scale = amax / 448. `bits` is the pattern of max |y|; NaN stays NaN.
+/// amax = max(max |y|, 1e-4), scale = amax / 448, correctly rounded. `bits` is the pattern of max
+/// |y|; NaN stays NaN. Dividing by a constant takes three instructions: quotient by the reciprocal,
+/// remainder, correction (Brisebarre, Muller and Raina 2004). The test tries every float32.
 __device__ inline float scale_of(std::uint32_t bits) {
-  const float amax = __uint_as_float(bits);
-  return __fdiv_rn(amax < 1e-4f ? 1e-4f : amax, 448.0f);
+  constexpr float reciprocal = 1.0f / 448.0f;
+  const float largest = __uint_as_float(bits);
+  const float amax = largest < 1e-4f ? 1e-4f : largest;
+  if (isinf(amax)) return amax;
+  const float quotient = amax * reciprocal;
+  return fmaf(fmaf(-quotient, 448.0f, amax), reciprocal, quotient);
 }
 
-/// y / scale, correctly rounded, in three instructions instead of the ten and more of a division,
-/// which would take half of all the issue slots that the operator has at the speed of memory:
-/// with inv = rn(1 / s),  t = y inv,  q = fma(fma(t, s, -y), -inv, t)  (Markstein 1990; see
-/// common/exact_divisor.hpp for the signs). The scales are 2^-23 and above, so that inv is never
-/// subnormal; where a remainder is, the quotient lies far below the smallest code. The test holds
-/// it against __fdiv_rn for every 16-bit y. float32 takes the division itself: there are more y
-/// than can be tried.
+/// y / scale for what shares a scale, at two or three instructions instead of the ten and more of a
+/// division, which would take half of all the issue slots that the operator has at the speed of
+/// memory. The scales are 2^-23 and above. Both ways are algorithms 1 and 2 of Brisebarre, Muller
+/// and Raina, Accelerating correctly rounded floating-point division when the divisor is known in
+/// advance (2004).
+///
+/// For y in float32: with inv = rn(1 / s), t = y inv, q = t + (y - t s) inv, always the correctly
+/// rounded quotient (where a remainder is subnormal, q lies far below the smallest code). The signs
+/// as written keep -0.
 template <class T>
-struct Quotient {
-  static constexpr bool divides = std::is_same_v<T, float>;
-  float scale, inverse, minus_inverse;
-
+class Quotient {
+ public:
   __device__ explicit Quotient(float s)
       // For s = Inf the multiplications by 0 alone give what a division does: a zero of the sign of
       // y, or NaN for y = Inf.
-      : scale(isinf(s) && !divides ? 1.0f : s), inverse(1.0f / s), minus_inverse(-inverse) {}
+      : scale_(isinf(s) ? 1.0f : s), inverse_(1.0f / s), minus_inverse_(-inverse_) {}
 
   __device__ float operator()(float y) const {
-    if constexpr (divides) {
-      return __fdiv_rn(y, scale);
-    } else {
-      const float quotient = y * inverse;
-      return fmaf(fmaf(quotient, scale, -y), minus_inverse, quotient);
-    }
+    const float quotient = y * inverse_;
+    return fmaf(fmaf(quotient, scale_, -y), minus_inverse_, quotient);
   }
+
+ private:
+  float scale_, inverse_, minus_inverse_;
+};
+
+/// For y in a 16-bit type: 1 / s as the sum of two float32, q = y inverse + y rest. Its last bit
+/// may be wrong, but the code that q rounds to is not for any y up to any max |y| of the type: the
+/// test tries them all. (Of all 2^23 mantissas that a scale might have, one would give one wrong
+/// code; no 16-bit max |y| gives it.) The inverse is not above 1 / s, so that the rest is not
+/// negative and y = -0 gives -0.
+template <class T>
+  requires(sizeof(T) == 2)
+class Quotient<T> {
+ public:
+  __device__ explicit Quotient(float s) {
+    float guess;  // within one unit in the last place
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(s));
+    const bool above = fmaf(-s, guess, 1.0f) < 0;
+    inverse_ = __uint_as_float(__float_as_uint(guess) - (above ? 1u : 0u));
+    rest_ = isinf(s) ? 0.0f : fmaf(-s, inverse_, 1.0f) * inverse_;
+  }
+
+  __device__ float operator()(float y) const { return fmaf(y, inverse_, y * rest_); }
+
+ private:
+  float inverse_, rest_;
 };
 
 /// The codes of a vector, one byte an element: 8 bytes of the 16-bit types, 4 of float32.
 template <class T>
 __device__ void store_codes(float8_e4m3fn* row, int i, const Vector<T>& y,
                             const Quotient<T>& quotient) {
-  float v[vector_width<T>];
-  unpack(y, v);
+  std::uint32_t codes[4];  // of each word
 #pragma unroll
-  for (float& value : v) value = quotient(value);
+  for (int j = 0; j < 4; ++j) {
+    const float2 pair = unpack_word<T>(y.words[j]);
+    codes[j] = pack_e4m3(quotient(pair.x), sizeof(T) == 4 ? 0.0f : quotient(pair.y));
+  }
   if constexpr (std::is_same_v<T, float>) {
-    reinterpret_cast<std::uint32_t*>(row)[i] = pack_e4m3(v[0], v[1]) | pack_e4m3(v[2], v[3]) << 16;
+    reinterpret_cast<std::uint32_t*>(row)[i] =
+        (codes[0] | codes[1] << 8) | (codes[2] | codes[3] << 8) << 16;
   } else {
     reinterpret_cast<uint2*>(row)[i] =
-        make_uint2(pack_e4m3(v[0], v[1]) | pack_e4m3(v[2], v[3]) << 16,
-                   pack_e4m3(v[4], v[5]) | pack_e4m3(v[6], v[7]) << 16);
+        make_uint2(codes[0] | codes[1] << 16, codes[2] | codes[3] << 16);
   }
 }
 

@@ -38,7 +38,7 @@ __device__ inline std::uint32_t warp_max(std::uint32_t value) {
 __device__ inline float block_sum(float value, int warps, float* partial) {
   value = warp_sum(value);
   if (warps == 1) return value;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   if (lane == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
   if (warps <= 8) {  // shorter than another round of shuffles
@@ -53,25 +53,79 @@ __device__ inline float block_sum(float value, int warps, float* partial) {
 __device__ inline std::uint32_t block_max(std::uint32_t value, int warps, std::uint32_t* partial) {
   value = warp_max(value);
   if (warps == 1) return value;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   if (lane == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
   return warp_max(lane < warps ? partial[lane] : 0u);
 }
 
-/// The sum of the squares of a vector's elements.
+/// Adds up squares of elements. All threads of a warp add together; the sum is that of their
+/// shares.
+///
+/// Of 16-bit elements the tensor cores form them: in a product A B of 16 x 8 and 8 x 8 elements a
+/// lane holds two neighbours of a row of A in one register and two of a column of B in another, so
+/// that with the same register for both the diagonal is a sum of squares (and the rest is of no
+/// use). One instruction for two elements instead of two unpackings and two multiplications, where
+/// issue slots are short. Products are exact and sums float32, as otherwise.
 template <class T>
-__device__ float sum_of_squares(const Vector<T>& vector) {
-  float v[vector_width<T>];
-  unpack(vector, v);
-  float even = v[0] * v[0], odd = v[1] * v[1];
+class SquareSum {
+ public:
+  __device__ void add(const Vector<T>& vector) {
+#if OPBOOK_SM >= 800
+    if constexpr (sizeof(T) == 2) {
+      const auto& v = vector.words;
+      multiply(low_, v[0], v[1], v[0]);  // rows 0 to 7 of A are v[0], rows 8 to 15 v[1]
+      multiply(high_, v[0], v[1], v[1]);
+      multiply(low_, v[2], v[3], v[2]);
+      multiply(high_, v[2], v[3], v[3]);
+      return;
+    }
+#endif
+    float v[vector_width<T>];
+    unpack(vector, v);
+    float even = v[0] * v[0], odd = v[1] * v[1];
 #pragma unroll
-  for (int j = 2; j < vector_width<T>; j += 2) {
-    even = fmaf(v[j], v[j], even);
-    odd = fmaf(v[j + 1], v[j + 1], odd);
+    for (int j = 2; j < vector_width<T>; j += 2) {
+      even = fmaf(v[j], v[j], even);
+      odd = fmaf(v[j + 1], v[j + 1], odd);
+    }
+    low_[0] += even + odd;
   }
-  return even + odd;
-}
+
+  /// This thread's share.
+  __device__ float share() const {
+#if OPBOOK_SM >= 800
+    if constexpr (sizeof(T) == 2) {
+      // Of C a lane holds columns 2 (lane % 4) and the next, of row lane / 4 and of that plus 8.
+      const unsigned lane = threadIdx.x % 32, row = lane / 4;
+      const float even = low_[0] + high_[2], odd = low_[1] + high_[3];
+      const float on_diagonal = row % 2 == 0 ? even : odd;
+      return lane % 4 == row / 2 ? on_diagonal : 0.0f;
+    }
+#endif
+    return low_[0];
+  }
+
+ private:
+  __device__ static void multiply(float (&c)[4], std::uint32_t a0, std::uint32_t a1,
+                                  std::uint32_t b) {
+#if OPBOOK_SM >= 800
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+          "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+          : "r"(a0), "r"(a1), "r"(b));
+    } else {
+      asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+          "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+          : "r"(a0), "r"(a1), "r"(b));
+    }
+#endif
+  }
+
+  float low_[4] = {}, high_[4] = {};
+};
 
 /// max |v| of a vector's elements and of `so_far`, kept as bit patterns: those of the absolute
 /// values are ordered like the values, with NaN above Inf, so that no NaN gets lost. Two 16-bit

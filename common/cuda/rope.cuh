@@ -80,35 +80,61 @@ struct Angles {
       for (int j = 0; j < width; ++j) c[j] = s[j] = __uint_as_float(0x7FFFFFFFu);
     }
   }
+};
 
-  /// Vector i of both.
-  __device__ void load_vectors(int i, Vector<T>& c, Vector<T>& s) const {
-    if (there) {
-      c = load_constant(cos, i);
-      s = load_constant(sin, i);
-    } else {
-      float nan[vector_width<T>];
-#pragma unroll
-      for (float& value : nan) value = __uint_as_float(0x7FFFFFFFu);
-      c = s = pack<T>(nan);
-    }
+/// The tables as the kernels take them that hold their rows: both with one stride, whatever can be
+/// computed beforehand computed.
+template <class T>
+struct AngleRows {
+  static constexpr unsigned none = 0xFFFFFFFFu;
+
+  const T *cos, *sin;
+  unsigned rows, stride;  ///< the stride in vectors
+  const void* positions;  ///< int64 if `wide`, else int32; nullptr: a token's row is its number
+  bool wide;
+
+  explicit AngleRows(const DeviceTables<T>& tables)
+      : cos(tables.cos),
+        sin(tables.sin),
+        rows(static_cast<unsigned>(tables.rows)),
+        stride(static_cast<unsigned>(tables.cos_stride / vector_width<T>)),
+        positions(tables.positions64 != nullptr ? static_cast<const void*>(tables.positions64)
+                                                : tables.positions32),
+        wide(tables.positions64 != nullptr) {}
+
+  static bool fit(const DeviceTables<T>& tables) {
+    return tables.cos_stride == tables.sin_stride && tables.rows < none && tables.cos_stride >= 0 &&
+           tables.cos_stride / vector_width<T> < none;
   }
 
-  /// The same if `wanted`, without a branch.
-  __device__ void load_vectors_if(bool wanted, int i, Vector<T>& c, Vector<T>& s) const {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      c.words[j] = s.words[j] = sizeof(T) == 4 ? 0x7FFFFFFFu : 0x7FFF7FFFu;  // NaN
-    }
-    load_constant_if(wanted && there, cos, i, c);
-    load_constant_if(wanted && there, sin, i, s);
+  /// The row of a token's angles; none where its position lies beyond the tables.
+  __device__ unsigned row_of(unsigned token) const {
+    if (positions == nullptr) return token;
+    const std::int64_t row = wide ? static_cast<const std::int64_t*>(positions)[token]
+                                  : static_cast<const std::int32_t*>(positions)[token];
+    return row >= 0 && row < rows ? static_cast<unsigned>(row) : none;
   }
 
-  /// Brings vector i nearer, so that the load that needs it need not wait for memory.
-  __device__ void prefetch(int i) const {
-    if (!there) return;
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(cos + i * vector_width<T>));
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(sin + i * vector_width<T>));
+  /// Vector i of both tables, if `wanted`, asked for here; NaN where there is no row.
+  __device__ void load(unsigned row, bool wanted, int i, Vector<T>& c, Vector<T>& s) const {
+    // NaN beforehand: chosen afterwards, it would have to wait for what was loaded.
+    constexpr std::uint32_t nan = sizeof(T) == 4 ? 0x7FFFFFFFu : 0x7FFF7FFFu;
+    const std::int64_t offset = start_of(row);
+    c = load_vector_if(wanted && row != none, cos + offset, i, Vector<T>{nan, nan, nan, nan});
+    s = load_vector_if(wanted && row != none, sin + offset, i, Vector<T>{nan, nan, nan, nan});
+  }
+
+  /// Brings vector i, and what shares its 128 bytes, into the L2.
+  __device__ void bring_nearer(unsigned row, int i) const {
+    if (row == none) return;
+    const std::int64_t offset = start_of(row) + i * vector_width<T>;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(cos + offset));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(sin + offset));
+  }
+
+ private:
+  __device__ std::int64_t start_of(unsigned row) const {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(row) * stride) * vector_width<T>;
   }
 };
 

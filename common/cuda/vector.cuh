@@ -68,19 +68,40 @@ __device__ T rounded_to(float value) {
   }
 }
 
+/// The elements of a 32-bit word as float32, exactly: one of float32, two of the 16-bit types.
+template <class T>
+__device__ float2 unpack_word(std::uint32_t word) {
+  if constexpr (std::is_same_v<T, float>) {
+    return {__uint_as_float(word), 0.0f};
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return {__uint_as_float(word << 16), __uint_as_float(word & 0xFFFF0000u)};
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(word));
+  }
+}
+
+/// Rounded to nearest even.
+template <class T>
+__device__ std::uint32_t pack_word(float low, float high) {
+  if constexpr (std::is_same_v<T, float>) {
+    return __float_as_uint(low);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return pack_bfloat16(low, high);
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return reinterpret_cast<const std::uint32_t&>(pair);
+  }
+}
+
 /// The elements as float32, exactly.
 template <class T>
 __device__ void unpack(const Vector<T>& vector, float (&values)[vector_width<T>]) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const std::uint32_t word = vector.words[j];
+    const float2 pair = unpack_word<T>(vector.words[j]);
     if constexpr (std::is_same_v<T, float>) {
-      values[j] = __uint_as_float(word);
-    } else if constexpr (std::is_same_v<T, bfloat16>) {
-      values[2 * j] = __uint_as_float(word << 16);
-      values[2 * j + 1] = __uint_as_float(word & 0xFFFF0000u);
+      values[j] = pair.x;
     } else {
-      const float2 pair = __half22float2(reinterpret_cast<const __half2&>(word));
       values[2 * j] = pair.x;
       values[2 * j + 1] = pair.y;
     }
@@ -94,15 +115,26 @@ __device__ Vector<T> pack(const float (&values)[vector_width<T>]) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     if constexpr (std::is_same_v<T, float>) {
-      vector.words[j] = __float_as_uint(values[j]);
-    } else if constexpr (std::is_same_v<T, bfloat16>) {
-      vector.words[j] = pack_bfloat16(values[2 * j], values[2 * j + 1]);
+      vector.words[j] = pack_word<T>(values[j], 0.0f);
     } else {
-      const __half2 pair = __floats2half2_rn(values[2 * j], values[2 * j + 1]);
-      vector.words[j] = reinterpret_cast<const std::uint32_t&>(pair);
+      vector.words[j] = pack_word<T>(values[2 * j], values[2 * j + 1]);
     }
   }
   return vector;
+}
+
+/// f of the elements of vectors, element by element, rounded to nearest even. A word of each at a
+/// time: unpacked as a whole, vectors would take twice the registers.
+template <class T, class F, class... Vectors>
+__device__ Vector<T> map_elements(F f, const Vectors&... vectors) {
+  Vector<T> result;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float low = f(unpack_word<T>(vectors.words[j]).x...);
+    const float high = sizeof(T) == 4 ? 0.0f : f(unpack_word<T>(vectors.words[j]).y...);
+    result.words[j] = pack_word<T>(low, high);
+  }
+  return result;
 }
 
 /// Vector i of a row on a 16-byte boundary.
@@ -117,16 +149,17 @@ __device__ Vector<T> load_constant(const T* row, int i) {
   const uint4 words = __ldg(reinterpret_cast<const uint4*>(row) + i);
   return {{words.x, words.y, words.z, words.w}};
 }
-/// The same into `vector` if `wanted`; otherwise it keeps its value. One predicated instruction, no
-/// branch.
+/// Vector i of a row if `wanted`, else `otherwise`. Asked for where it stands: left to itself, the
+/// compiler moves a load down to where its value is needed, behind the barriers that were to hide
+/// its wait.
 template <class T>
-__device__ void load_constant_if(bool wanted, const T* row, int i, Vector<T>& vector) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.u32 p, %4, 0;"
-      " @p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%5]; }"
-      : "+r"(vector.words[0]), "+r"(vector.words[1]), "+r"(vector.words[2]), "+r"(vector.words[3])
-      : "r"(static_cast<unsigned>(wanted)),
-        "l"(row + static_cast<std::int64_t>(i) * vector_width<T>));
+__device__ Vector<T> load_vector_if(bool wanted, const T* row, int i, Vector<T> otherwise = {}) {
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %4, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%5]; }"
+               : "+r"(otherwise.words[0]), "+r"(otherwise.words[1]), "+r"(otherwise.words[2]),
+                 "+r"(otherwise.words[3])
+               : "r"(static_cast<unsigned>(wanted)),
+                 "l"(row + static_cast<std::int64_t>(i) * vector_width<T>));
+  return otherwise;
 }
 template <class T>
 __device__ void store_vector(T* row, int i, const Vector<T>& vector) {

@@ -321,3 +321,27 @@ TEST_CASE("bfloat16 rounds to e4m3 in even and odd places alike") {
     REQUIRE(y[i] == from_float<float8_e4m3fn>(to_float(x[i])));
   }
 }
+
+TEST_CASE("blocks share all rows out, each once, whatever their size and the threads") {
+  const Array x = random_array<float>("x", 1001, 64);
+  for (const std::int64_t size : {1, 2, 7, 64, 1000, 1001, 5000}) {
+    for (const int threads : {1, 3, 8}) {
+      const int before = omp_get_max_threads();
+      omp_set_num_threads(threads);
+      Array y("y", Dtype::float32, {1001, 64});
+      std::vector<int> visits(1001);
+      Fast fast;
+      fast.blocks("copy", x.rows<float>(), y.rows<float>(), size,
+                  [&](auto& row, std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t i = begin; i < end; ++i) {
+                      ++visits[i];
+                      row.map(
+                          y.rows<float>().row(i), [](auto v) { return v; }, x.rows<float>().row(i));
+                    }
+                  });
+      omp_set_num_threads(before);
+      CHECK(same_bits(x, y));
+      CHECK(visits == std::vector<int>(1001, 1));
+    }
+  }
+}

@@ -4,15 +4,28 @@
 #include "common/test/quotient_on_device.hpp"
 
 using namespace opbook;
+using gpu::Tried;
 
-TEST_CASE("quotients in three instructions have the bits of a division, for every 16-bit y",
-          "[gpu][sanitize]") {
+namespace {
+void require_device() {
   const gpu::Probe probe = gpu::probe_device();
   if (!probe.device) SKIP("no CUDA device: " << probe.reason);
-  std::int64_t tried = 0;
-  for (const bool bfloat : {false, true}) {
-    INFO((bfloat ? "bfloat16" : "float16"));
-    CHECK(gpu::wrong_quotients(bfloat, 20000, tried) == 0);
-    CHECK(tried == 20000 * 65536ll);
-  }
+}
+}  // namespace
+
+TEST_CASE("codes are those of a division, for every 16-bit y under every scale that it can have",
+          "[gpu]") {
+  require_device();
+  CHECK(gpu::wrong_quotients(Tried::real_scales_bfloat16) == 0);
+  CHECK(gpu::wrong_quotients(Tried::real_scales_float16) == 0);
+}
+
+TEST_CASE("scales are those of a division by 448, for every float32", "[gpu]") {
+  require_device();
+  CHECK(gpu::wrong_quotients(Tried::all_scales) == 0);
+}
+
+TEST_CASE("float32 quotients have the bits of a division", "[gpu]") {
+  require_device();
+  CHECK(gpu::wrong_quotients(Tried::float32_sample) == 0);  // 4 billion pairs
 }

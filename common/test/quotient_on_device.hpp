@@ -4,8 +4,15 @@
 
 namespace opbook::gpu {
 
-/// Of every 16-bit y (bfloat16, or else float16) over `scales` scales of many magnitudes: how many
-/// quotients, or e4m3 codes of them, differ from those of a true division. `tried` counts all.
-std::int64_t wrong_quotients(bool bfloat, std::int64_t scales, std::int64_t& tried);
+enum class Tried {
+  real_scales_bfloat16,  ///< every y under the scale of every max |y|
+  real_scales_float16,
+  all_scales,     ///< the scale of every max |y| in float32
+  float32_sample  ///< 2^32 pairs of y and scale in float32
+};
+
+/// How many e4m3 codes of 16-bit y, scales, or float32 quotients differ from those of true
+/// divisions.
+std::int64_t wrong_quotients(Tried tried);
 
 }  // namespace opbook::gpu

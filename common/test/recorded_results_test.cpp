@@ -146,7 +146,8 @@ class Inspection {
           "replay counted other bytes than the ledger");
     }
     if (!row.replay_shape) {
-      require(ledger_bytes == row.bytes, "replay_ledger_bytes is not the bytes of the shape");
+      // A kernel of many calls is charged what each touches: never less than all need together.
+      require(ledger_bytes >= row.bytes, "replay_ledger_bytes is less than the bytes of the shape");
       require(row.replay_flops.value_or(row.flops) == row.flops,
               "replay counted other FLOPs than the ledger");
     }
@@ -293,7 +294,7 @@ TEST_CASE("replay on fewer rows is held against the ledger of those rows", "[res
                whole.replay_ledger_bytes = 2;
                whole.replay_read_bytes = whole.replay_write_bytes = 1;
              }),
-             ContainsSubstring("replay_ledger_bytes is not the bytes of the shape"));
+             ContainsSubstring("replay_ledger_bytes is less than the bytes of the shape"));
 }
 
 TEST_CASE("a rate above what the machine's memory gives is a fault", "[results]") {

@@ -46,6 +46,30 @@ TEST_CASE("replay counts what a map over six rows of four reads, writes and comp
   CHECK(f.y == std::vector<float>(6 * 4, 4.0f));
 }
 
+TEST_CASE("blocks of one kernel are calls of their own, each charged what it touches") {
+  Fixture f;
+  f.metered.blocks("scale", f.in(), f.out(), 4,
+                   [&](auto& row, std::int64_t begin, std::int64_t end) {
+                     CHECK(end - begin == (begin == 0 ? 4 : 2));
+                     for (std::int64_t i = begin; i < end; ++i) {
+                       row.map(
+                           f.out().row(i), [](auto v, auto g) { return v * g + 1.0f; },
+                           f.in().row(i), f.weight());
+                     }
+                   });
+  REQUIRE(f.meter.kernels().size() == 1);
+  const KernelCount& count = f.meter.kernels().front();
+  CHECK(count.calls == 2);
+  CHECK(count.read_bytes() == 6 * 4 * 4 + 2 * 4 * 4);  // x once, w once a block
+  CHECK(count.write_bytes() == 6 * 4 * 4);
+  CHECK(count.flops == 6 * 4 * 2);
+  CHECK(f.y == std::vector<float>(6 * 4, 4.0f));
+  f.metered.kernel("again", f.in(), f.out(), [&](auto& row, std::int64_t i) {
+    row.map(f.out().row(i), [](auto v) { return v; }, f.in().row(i));
+  });
+  CHECK(f.meter.kernels().back().read_bytes() == 6 * 4 * 4);  // nothing is left of the calls before
+}
+
 TEST_CASE("replay names the tensors that a kernel touched, each with its own bytes") {
   Fixture f;
   f.metered.kernel("first rows", f.in(), f.out(), [&](auto& row, std::int64_t i) {

@@ -10,6 +10,7 @@
 
 #include "common/error.hpp"
 #include "common/files.hpp"
+#include "common/show.hpp"
 #include "common/test/temporary_folder.hpp"
 
 using namespace opbook;
@@ -263,4 +264,12 @@ TEST_CASE("missing, damaged and unwritable results files are refused", "[results
   REQUIRE_THROWS_AS(write_results(folder.path() / "cut.json" / "below.json", example()),
                     ArgumentError);
   REQUIRE(folder.files() == 1);
+}
+
+TEST_CASE("bytes that passed through the L2 have a column where they were counted") {
+  Results results;
+  results.rows = {example_row(), example_row()};
+  CHECK_THAT(render_results(results), !ContainsSubstring("L2 MB"));
+  results.rows[1].l2_bytes = 123456789;
+  CHECK_THAT(render_results(results), ContainsSubstring("L2 MB") && ContainsSubstring("123.46"));
 }

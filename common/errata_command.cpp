@@ -1,4 +1,4 @@
-#include "ch13_norm_rope/errata_command.hpp"
+#include "common/errata_command.hpp"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "ch13_norm_rope/errata.hpp"
 #include "common/table.hpp"
 
-namespace opbook::ch13 {
+namespace opbook {
 namespace {
 
 using nlohmann::ordered_json;
@@ -35,6 +34,8 @@ UnitNames names_of(Unit unit) {
       return {" bytes", "_bytes"};
     case Unit::flop:
       return {" FLOP", "_flops"};
+    case Unit::microseconds:
+      return {" us", "_us"};
     default:
       return {"", ""};
   }
@@ -46,7 +47,7 @@ std::string text_of(const Figure& figure, Unit unit) {
   }
   if (const auto* real = std::get_if<double>(&figure)) {
     if (unit == Unit::share) return percent(*real);
-    return fixed(*real, unit == Unit::flop_per_byte ? 3 : 2);
+    return fixed(*real, unit == Unit::flop_per_byte || unit == Unit::microseconds ? 3 : 2);
   }
   if (const auto* text = std::get_if<std::string>(&figure)) return *text;
   return "-";
@@ -126,15 +127,15 @@ ordered_json entry_json(const Erratum& erratum) {
           {"figures", std::move(lines)}};
 }
 
-Outcome run_errata(const GivenFlags& given) {
+Outcome run_errata(const std::vector<Erratum>& errata, const GivenFlags& given) {
   Outcome outcome;
   if (given.contains("--json")) {
     ordered_json entries = ordered_json::array();
-    for (const Erratum& erratum : errata()) entries.push_back(entry_json(erratum));
+    for (const Erratum& erratum : errata) entries.push_back(entry_json(erratum));
     outcome.out = ordered_json{{"errata", std::move(entries)}}.dump(2) + "\n";
     return outcome;
   }
-  for (const Erratum& erratum : errata()) {
+  for (const Erratum& erratum : errata) {
     if (!outcome.out.empty()) outcome.out += "\n";
     outcome.out += entry_text(erratum);
   }
@@ -143,11 +144,13 @@ Outcome run_errata(const GivenFlags& given) {
 
 }  // namespace
 
-Subcommand errata_subcommand() {
+Subcommand errata_subcommand(std::function<std::vector<Erratum>()> errata) {
   return {"errata",
           "where the book contradicts itself, and what is right",
           {{"--json", "", "print JSON and nothing else"}},
-          run_errata};
+          [errata = std::move(errata)](const GivenFlags& given) {
+            return run_errata(errata(), given);
+          }};
 }
 
-}  // namespace opbook::ch13
+}  // namespace opbook

@@ -1,0 +1,288 @@
+#pragma once
+
+// A head in registers: neighbouring lanes of a warp hold it, `pairs` pairs of columns each, and
+// read and write them as whole vectors.
+
+#include <bit>
+#include <cstdint>
+
+#include "ch28_design/held_inputs.cuh"
+#include "ch28_design/pairs.cuh"
+
+namespace opbook::ch28::gpu {
+
+/// 4, 8 or 16 bytes of what no kernel writes while this one runs. The compiler leaves the loads
+/// where they stand: otherwise, to save registers, it moves them behind the reductions that they
+/// are to overlap with.
+template <int words>
+__device__ void load_early(const void* from, std::uint32_t (&to)[words]) {
+  if constexpr (words == 4) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from));
+  } else if constexpr (words == 2) {
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+  } else {
+    static_assert(words == 1);
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(to[0]) : "l"(from));
+  }
+}
+
+/// `count` 16-bit elements, packed, read and written at once.
+template <class T, int count>
+struct alignas(count * 2) Packed {
+  std::uint32_t words[count / 2];
+
+  __device__ void unpack(float (&values)[count]) const {
+#pragma unroll
+    for (int j = 0; j < count / 2; ++j) {
+      values[2 * j] = as_float(T{static_cast<std::uint16_t>(words[j])});
+      values[2 * j + 1] = as_float(T{static_cast<std::uint16_t>(words[j] >> 16)});
+    }
+  }
+  __device__ static Packed of(const float (&values)[count]) {
+    Packed packed;
+#pragma unroll
+    for (int j = 0; j < count / 2; ++j) {
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        packed.words[j] = pack_bfloat16(values[2 * j], values[2 * j + 1]);
+      } else {
+        const __half2 pair = __floats2half2_rn(values[2 * j], values[2 * j + 1]);
+        packed.words[j] = reinterpret_cast<const std::uint32_t&>(pair);
+      }
+    }
+    return packed;
+  }
+};
+
+/// `count` float32, as vectors of 16 bytes where there are as many.
+template <int count>
+__device__ void load_angles(const float* from, float (&values)[count]) {
+  constexpr int together = count < 4 ? count : 4;
+#pragma unroll
+  for (int first = 0; first < count; first += together) {
+    std::uint32_t words[together];
+    load_early(from + first, words);
+#pragma unroll
+    for (int j = 0; j < together; ++j) values[first + j] = __uint_as_float(words[j]);
+  }
+}
+template <int count>
+__device__ void store_y(float* to, const float (&values)[count]) {
+  if constexpr (count % 4 == 0) {
+#pragma unroll
+    for (int j = 0; j < count / 4; ++j) {
+      reinterpret_cast<float4*>(to)[j] =
+          make_float4(values[4 * j], values[4 * j + 1], values[4 * j + 2], values[4 * j + 3]);
+    }
+  } else {
+    *reinterpret_cast<float2*>(to) = make_float2(values[0], values[1]);
+  }
+}
+
+template <int count>
+__device__ void store_codes(float8_e4m3fn* to, const float (&values)[count],
+                            const CodeQuotient& quotient) {
+  std::uint32_t codes[count / 2];
+#pragma unroll
+  for (int j = 0; j < count / 2; ++j) {
+    codes[j] = pack_e4m3(quotient(values[2 * j]), quotient(values[2 * j + 1]));
+  }
+  if constexpr (count == 8) {
+    *reinterpret_cast<uint2*>(to) =
+        make_uint2(codes[0] | codes[1] << 16, codes[2] | codes[3] << 16);
+  } else if constexpr (count == 4) {
+    *reinterpret_cast<std::uint32_t*>(to) = codes[0] | codes[1] << 16;
+  } else {
+    *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(codes[0]);
+  }
+}
+
+/// A lane of a team that holds a head of `width` columns, and the columns that are its own. A team
+/// has as many lanes as a power of two; of 96 and 192 columns a quarter of them have nothing to do:
+/// they stand in for the first one, but add and store nothing. `all_turn`: the whole head turns,
+/// which the compiler then knows.
+template <int width, int pairs_of_lane, bool all_turn>
+class Lane {
+ public:
+  static constexpr int dh = width, pairs = pairs_of_lane;
+  static constexpr unsigned busy_lanes = dh / 2 / pairs;
+  static constexpr unsigned lanes = std::bit_ceil(busy_lanes);
+  static constexpr unsigned teams_a_warp = 32 / lanes;
+  static_assert(busy_lanes * pairs * 2 == dh && lanes <= 32);
+
+  __device__ explicit Lane(int half)
+      : first_pair_(busy() ? within_team() * pairs : 0),
+        columns_(static_cast<int>(first_pair_), dh, half) {}
+
+  __device__ static unsigned within_team() { return threadIdx.x % lanes; }
+  __device__ static unsigned team() { return threadIdx.x / lanes; }
+  __device__ static bool busy() { return busy_lanes == lanes || within_team() < busy_lanes; }
+
+  __device__ unsigned first_pair() const { return first_pair_; }
+  __device__ bool turns() const { return all_turn || columns_.turns; }
+  /// The lower columns of its pairs begin here, and the higher ones so much further.
+  __device__ unsigned low() const { return all_turn ? first_pair_ : columns_.low; }
+  __device__ unsigned to_high() const { return all_turn ? dh / 2 : columns_.high - columns_.low; }
+
+ private:
+  unsigned first_pair_;
+  PairColumns columns_;
+};
+
+/// A lane's share of a head or of a weight, as it was read: packed, while others are waited for.
+template <class T, int pairs>
+struct PackedPairs {
+  Packed<T, pairs> low, high;
+
+  template <class Lane>
+  __device__ static PackedPairs of_head(const T* head, const Lane& lane) {
+    const T* const from = head + lane.low();
+    return {*reinterpret_cast<const Packed<T, pairs>*>(from),
+            *reinterpret_cast<const Packed<T, pairs>*>(from + lane.to_high())};
+  }
+  /// The same of what no kernel writes while this one runs.
+  template <class Lane>
+  __device__ static PackedPairs of_weight(const T* weight, const Lane& lane) {
+    const T* const from = weight + lane.low();
+    PackedPairs packed;
+    load_early(from, packed.low.words);
+    load_early(from + lane.to_high(), packed.high.words);
+    return packed;
+  }
+  template <class Lane>
+  __device__ void store(T* head, const Lane& lane) const {
+    T* const to = head + lane.low();
+    *reinterpret_cast<Packed<T, pairs>*>(to) = low;
+    *reinterpret_cast<Packed<T, pairs>*>(to + lane.to_high()) = high;
+  }
+
+  __device__ static PackedPairs of(const Pairs<pairs>& v) {
+    return {Packed<T, pairs>::of(v.low), Packed<T, pairs>::of(v.high)};
+  }
+  __device__ Pairs<pairs> values() const {
+    Pairs<pairs> v;
+    low.unpack(v.low);
+    high.unpack(v.high);
+    return v;
+  }
+};
+
+/// The angles of a lane's pairs; not read where they do not turn.
+template <class Lane>
+struct HeldAngles {
+  float cos[Lane::pairs], sin[Lane::pairs];
+
+  HeldAngles() = default;
+  template <class T>
+  __device__ HeldAngles(const HeldInputs<T>& in, const Lane& lane, TableRow at) {
+    if (!lane.turns()) return;
+    load(in.cos + std::uint64_t{at.row} * in.cos_stride, lane.first_pair(), cos);
+    load(in.sin + std::uint64_t{at.row} * in.sin_stride, lane.first_pair(), sin);
+  }
+  __device__ void turn(Pairs<Lane::pairs>& v) const { gpu::turn(v.low, v.high, cos, sin); }
+
+ private:
+  __device__ static void load(const std::byte* row, unsigned first, float (&values)[Lane::pairs]) {
+    load_angles(reinterpret_cast<const float*>(row) + first, values);
+  }
+};
+
+/// What the q heads of a token share, and its k heads: a lane's part of their weight and angles.
+template <class T, class Lane>
+struct SharedOperands {
+  PackedPairs<T, Lane::pairs> weight;
+  HeldAngles<Lane> angles;
+};
+
+/// rstd of a whole head, in each of its lanes.
+template <class Lane>
+__device__ float held_rstd(const Pairs<Lane::pairs>& x, const Lane& lane, float eps) {
+  const float sum = tree_sum<Lane::lanes>(lane.busy() ? x.squares() : 0.0f);
+  return rstd_of(sum, static_cast<float>(Lane::dh), eps);
+}
+
+/// Scale and codes of a head.
+template <class Lane>
+__device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, const HeldOutputs& out,
+                              std::uint32_t row, Head head, bool stored) {
+  const float scale = scale_of(lanes_max(__float_as_uint(y.largest()), Lane::lanes));
+  if (!stored || !lane.busy()) return;
+  if (lane.within_team() == 0) out.scale[row] = scale;
+  auto* const codes = out.codes.at<float8_e4m3fn>(head) + lane.low();
+  const CodeQuotient quotient(scale);
+  store_codes(codes, y.low, quotient);
+  store_codes(codes + lane.to_high(), y.high, quotient);
+}
+
+/// One row of the flat grid: asked for when it is made, worked off by finish().
+template <class T, class Lane>
+class HeldHead {
+ public:
+  HeldHead() = default;
+  __device__ HeldHead(const HeldInputs<T>& in, const Lane& lane, std::uint32_t row)
+      : row_(row),
+        head_(in.head(row)),
+        at_(in.table_row(head_.token)),
+        x_(Part::of_head(in.x(head_), lane)) {}
+
+  /// Asks for them; the earlier the better, for no reduction depends on them.
+  __device__ SharedOperands<T, Lane> operands(const HeldInputs<T>& in, const Lane& lane) const {
+    return {Part::of_weight(in.weight(head_), lane), HeldAngles<Lane>(in, lane, at_)};
+  }
+  /// Whether those of another head serve for this one as well.
+  __device__ bool shares(const HeldHead& other, const HeldInputs<T>& in) const {
+    return head_.token == other.head_.token &&
+           (head_.index < in.q_heads) == (other.head_.index < in.q_heads);
+  }
+
+  /// All of the operator.
+  __device__ void finish(const HeldInputs<T>& in, const Lane& lane, const HeldOutputs& out,
+                         const SharedOperands<T, Lane>& operands, bool stored) const {
+    Pairs<Lane::pairs> v = x_.values();
+    float rstd = held_rstd(v, lane, in.eps);
+    // All of a lane's pairs turn or none: what should turn by angles that are not there is NaN.
+    if (lane.turns() && !at_.there) rstd = __uint_as_float(0x7FFFFFFFu);
+    v.normalise(operands.weight.values(), rstd);
+    if (lane.turns()) operands.angles.turn(v);
+    if (out.with_y && stored && lane.busy()) {
+      float* const y = out.y.at<float>(head_) + lane.low();
+      store_y(y, v.low);
+      store_y(y + lane.to_high(), v.high);
+    }
+    held_quantise(v, lane, out, row_, head_, stored);
+  }
+
+ private:
+  using Part = PackedPairs<T, Lane::pairs>;
+  std::uint32_t row_;
+  Head head_;
+  TableRow at_;
+  Part x_;
+};
+
+/// Calls launch.operator()<dh>() with a width that lanes can hold; false for any other.
+template <class Launch>
+bool with_held_width(std::int64_t dh, Launch launch) {
+  switch (dh) {
+    case 64:
+      launch.template operator()<64>();
+      return true;
+    case 96:
+      launch.template operator()<96>();
+      return true;
+    case 128:
+      launch.template operator()<128>();
+      return true;
+    case 192:
+      launch.template operator()<192>();
+      return true;
+    case 256:
+      launch.template operator()<256>();
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace opbook::ch28::gpu

@@ -1,0 +1,170 @@
+// The four designs. Each reads a head once and writes its codes and its scale; they differ in how
+// the rows of the flat grid are cut into blocks, and so in how often weights and angles, which rows
+// share, come from the L2:
+//   A  a row a block: every row asks the L2 for them anew.
+//   B  rows_per_block rows: those of one token share its angles through the L1.
+//   C  all rows of a token.
+//   D  consecutive rows as in B, but as many as the device likes: blocks of few warps, so that an
+//      SM has many that wait for different things, and two heads a lane, both asked for before
+//      either is waited for. 16 elements a lane leave 336 instructions at the speed of memory.
+
+#include <algorithm>
+#include <vector>
+
+#include "ch28_design/any_head.cuh"
+#include "ch28_design/held_head.cuh"
+#include "common/cuda/launch.cuh"
+
+namespace opbook::ch28::gpu {
+namespace {
+
+/// Designs A, B and C: block b takes the `rows_per_block` rows from b rows_per_block on, a team of
+/// lanes a row. Fewer registers than 64 would be too few to ask for things early.
+template <class T, class Lane, int most_threads>
+__global__ __launch_bounds__(
+    most_threads,
+    std::min(16, 1024 / most_threads)) void block_of_rows_kernel(HeldInputs<T> in, HeldOutputs out,
+                                                                 std::uint32_t rows_per_block) {
+  const Lane lane(in.half);
+  const std::uint32_t first = blockIdx.x * rows_per_block;
+  const std::uint32_t end = min(first + rows_per_block, in.rows);
+  const std::uint32_t teams = blockDim.x / Lane::lanes;
+  // The same number of rounds in all lanes of a warp: they meet in shuffles.
+  for (std::uint32_t round = first; round < end; round += teams) {
+    const std::uint32_t row = round + lane.team();
+    const HeldHead<T, Lane> head(in, lane, min(row, end - 1));
+    head.finish(in, lane, out, head.operands(in, lane), row < end);
+  }
+}
+
+/// Design D: a warp takes `steps` times as many consecutive rows as its teams hold. `blocks` that
+/// must fit an SM tell the compiler how many registers it may take to ask for things early.
+template <class T, class Lane, int steps, int threads, int blocks>
+__global__ __launch_bounds__(threads, blocks) void many_heads_kernel(HeldInputs<T> in,
+                                                                     HeldOutputs out) {
+  constexpr unsigned at_once = Lane::teams_a_warp;
+  const Lane lane(in.half);
+  const std::uint32_t warp = blockIdx.x * (threads / 32) + threadIdx.x / 32;
+  const std::uint32_t first = warp * (steps * at_once) + lane.team() % at_once;
+  HeldHead<T, Lane> head[steps];
+#pragma unroll
+  for (int i = 0; i < steps; ++i) {
+    head[i] = HeldHead<T, Lane>(in, lane, min(first + i * at_once, in.rows - 1));
+  }
+  SharedOperands<T, Lane> operands = head[0].operands(in, lane);
+#pragma unroll
+  for (int i = 0; i < steps; ++i) {
+    if (i > 0 && !head[i].shares(head[i - 1], in)) operands = head[i].operands(in, lane);
+    head[i].finish(in, lane, out, operands, first + i * at_once < in.rows);
+  }
+}
+
+/// Any dh, any base, any strides: a warp a row.
+template <class T>
+__global__ void any_heads_kernel(DeviceHeads<T> in, DeviceOutputs out,
+                                 std::uint32_t rows_per_block) {
+  const std::uint32_t first = blockIdx.x * rows_per_block;
+  const std::uint32_t end = min(first + rows_per_block, in.rows);
+  for (std::uint32_t row = first + threadIdx.x / 32; row < end; row += blockDim.x / 32) {
+    const Head head = in.head(row);
+    const Angles<float> angles(in.tables, head.token);
+    const T* const x = in.x(head);
+    const T* const weight = in.weight(head);
+    const float rstd = any_rstd(x, in.dh, in.half(), in.eps);
+    const auto normed_and_turned = [&](AnyPairs& part) {
+      part.load(x);
+      part.normalise(weight, rstd);
+      part.turn(angles);
+    };
+    if (out.y.data != nullptr) {
+      for (AnyPairs part(in.dh, in.half()); part.any(); part.next()) {
+        normed_and_turned(part);
+        part.store(head_of(out.y, head));
+      }
+    }
+    any_quantise(out, head, row, in.dh, in.half(), normed_and_turned);
+  }
+}
+
+std::uint32_t rows_per_block(const QkOptions& options, std::int64_t heads) {
+  switch (options.design) {
+    case Design::A:
+      return 1;
+    case Design::B:
+      return static_cast<std::uint32_t>(options.rows_per_block);
+    case Design::C:
+      return static_cast<std::uint32_t>(heads);
+    default:
+      return 8;  // D, where it takes the slow path
+  }
+}
+
+template <class T, int dh, bool all_turn>
+void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
+                 const QkOptions& options) {
+  const char* const name = "qk_norm_rope_quant";
+  const std::uint32_t rows = rows_per_block(options, in.heads);
+  const auto blocks = [&](std::int64_t each) {
+    return blocks_for("rows", (in.rows + each - 1) / each);
+  };
+  using EightPairs = Lane<dh, 8, all_turn>;
+  if (options.design == Design::D) {
+    constexpr int threads = 64, steps = 2, fit = all_turn ? 12 : 10;
+    launch(name, stream, many_heads_kernel<T, EightPairs, steps, threads, fit>,
+           blocks(threads / EightPairs::lanes * steps), threads, 0, in, out);
+  } else if (options.design == Design::A) {
+    using WholeWarp = Lane<dh, dh <= 128 ? 2 : 4, all_turn>;
+    launch(name, stream, block_of_rows_kernel<T, WholeWarp, 32>, blocks(1), 32, 0, in, out, rows);
+  } else {
+    constexpr int most = 512;
+    const std::uint64_t lanes = std::uint64_t{rows} * EightPairs::lanes;
+    const auto threads =
+        static_cast<unsigned>(std::min<std::uint64_t>((lanes + 31) / 32 * 32, most));
+    launch(name, stream, block_of_rows_kernel<T, EightPairs, most>, blocks(rows), threads, 0, in,
+           out, rows);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void qk_norm_rope_quant(Stream stream, const QkHeads<T>& in, const QuantisedHeads& out,
+                        const QkOptions& options) {
+  check_qk_norm_rope_quant(in, out, options);
+  if (in.rows() == 0 || in.dh() == 0) return;
+  const DeviceHeads<T> heads(in, options.eps);
+  const DeviceOutputs outputs(out, in);
+  const bool held = HeldInputs<T>::fits(in) && HeldOutputs::fits(outputs) &&
+                    with_held_width(in.dh(), [&]<int dh>() {
+                      const auto launch = in.rope.rope_dim() == dh ? launch_held<T, dh, true>
+                                                                   : launch_held<T, dh, false>;
+                      launch(stream, HeldInputs<T>(heads), HeldOutputs(outputs), options);
+                    });
+  if (held) return;
+  const std::uint32_t rows = rows_per_block(options, heads.heads);
+  launch("qk_norm_rope_quant", stream, any_heads_kernel<T>,
+         blocks_for("rows", (in.rows() + rows - 1) / rows), std::min(rows, 8u) * 32, 0, heads,
+         outputs, rows);
+}
+
+void require_positions(Stream stream, const RopeTables<float>& rope) {
+  opbook::gpu::synchronise(stream);
+  RopeTables<float> on_host = rope;
+  rope.positions.visit([&]<class Index>(Row<const Index> positions) {
+    std::vector<Index> fetched(static_cast<std::size_t>(positions.size));
+    opbook::gpu::copy_to_host(reinterpret_cast<std::byte*>(fetched.data()),
+                              reinterpret_cast<const std::byte*>(positions.data),
+                              positions.size * static_cast<std::int64_t>(sizeof(Index)));
+    on_host.positions = Row<const Index>{fetched.data(), positions.size};
+    require_positions_within(on_host);
+  });
+}
+
+#define OPBOOK_INSTANTIATE(T)                                                           \
+  template void qk_norm_rope_quant<T>(Stream, const QkHeads<T>&, const QuantisedHeads&, \
+                                      const QkOptions&);
+OPBOOK_INSTANTIATE(float16)
+OPBOOK_INSTANTIATE(bfloat16)
+#undef OPBOOK_INSTANTIATE
+
+}  // namespace opbook::ch28::gpu
