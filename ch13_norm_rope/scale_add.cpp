@@ -1,7 +1,5 @@
 #include "ch13_norm_rope/scale_add.hpp"
 
-#include <algorithm>
-
 #include "common/checks.hpp"
 #include "common/fast.hpp"
 #include "common/replay.hpp"
@@ -13,17 +11,6 @@ namespace {
 // of a piece's operands stay near the core.
 constexpr std::int64_t piece = 4096;
 
-/// The pieces as rows. The last may be shorter than the view says: piece_of() cuts it.
-template <class T>
-Rows<T> in_pieces(Row<T> vector) {
-  return strided_rows(vector.data, (vector.size + piece - 1) / piece, piece, piece);
-}
-
-template <class T>
-Row<T> piece_of(Row<T> vector, std::int64_t i) {
-  return vector.slice(i * piece, std::min(piece, vector.size - i * piece));
-}
-
 }  // namespace
 
 template <class Backend, class T>
@@ -34,14 +21,16 @@ void scale_add_unfused(Backend& backend, Row<const std::type_identity_t<T>> x, f
   require_size("t", t, x.size);
   if (x.size == 0) return;
 
-  backend.kernel("t", in_pieces(x), in_pieces(t), [=](auto& row, std::int64_t i) {
-    row.map(piece_of(t, i), [=](auto v) { return v * a; }, piece_of(x, i));
+  backend.kernel("t", in_pieces(x, piece), in_pieces(t, piece), [=](auto& row, std::int64_t i) {
+    row.map(piece_of(t, piece, i), [=](auto v) { return v * a; }, piece_of(x, piece, i));
   });
   const Row<const T> scaled = t;
-  backend.kernel("y", in_pieces(scaled), in_pieces(y), [=](auto& row, std::int64_t i) {
-    row.map(
-        piece_of(y, i), [](auto v, auto c) { return v + c; }, piece_of(scaled, i), piece_of(b, i));
-  });
+  backend.kernel("y", in_pieces(scaled, piece), in_pieces(y, piece),
+                 [=](auto& row, std::int64_t i) {
+                   row.map(
+                       piece_of(y, piece, i), [](auto v, auto c) { return v + c; },
+                       piece_of(scaled, piece, i), piece_of(b, piece, i));
+                 });
 }
 
 template <class Backend, class T>
@@ -50,10 +39,10 @@ void scale_add(Backend& backend, Row<const std::type_identity_t<T>> x, float a,
   check_scale_add<T>(x, b, y);
   if (x.size == 0) return;
 
-  backend.kernel("fused", in_pieces(x), in_pieces(y), [=](auto& row, std::int64_t i) {
+  backend.kernel("fused", in_pieces(x, piece), in_pieces(y, piece), [=](auto& row, std::int64_t i) {
     row.map(
-        piece_of(y, i), [=](auto v, auto c) { return fma(v, a, c); }, piece_of(x, i),
-        piece_of(b, i));
+        piece_of(y, piece, i), [=](auto v, auto c) { return fma(v, a, c); }, piece_of(x, piece, i),
+        piece_of(b, piece, i));
   });
 }
 

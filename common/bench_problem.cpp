@@ -35,6 +35,13 @@ void add_counts(ResultRow& row, const std::vector<KernelCount>& kernels) {
   row.on_chip_bytes = on_chip;
 }
 
+/// In bytes of the fused plan that would take as long.
+std::int64_t cost_of_replay(const Problem& problem) {
+  const Case& ledger = problem.ledger;
+  return std::max(
+      {ledger.fused.moved_bytes(), ledger.fused.flops() / 8, ledger.unfused.moved_bytes() / 8});
+}
+
 }  // namespace
 
 ResultRow timed_row(const Problem& problem, PlanKind plan, std::string device,
@@ -64,21 +71,22 @@ ResultRow timed_row(const Problem& problem, PlanKind plan, std::string device,
 void add_replays(const Problem& problem, std::int64_t llc_bytes, std::int64_t most_bytes,
                  std::vector<ResultRow>& rows) {
   const std::int64_t bytes = problem.ledger.fused.moved_bytes();
+  const std::int64_t cost = cost_of_replay(problem);
   Problem smaller = problem;
-  if (bytes > most_bytes) {
-    const std::int64_t of_1024_rows = problem.with_rows(1024).ledger.fused.moved_bytes();
+  if (cost > most_bytes) {
+    const std::int64_t of_1024_rows = cost_of_replay(problem.with_rows(1024));
     smaller = problem.with_rows(std::max<std::int64_t>(1, 1024 * most_bytes / of_1024_rows));
   }
   const double share =
       static_cast<double>(smaller.ledger.fused.moved_bytes()) / static_cast<double>(bytes);
   Tensors tensors(smaller.tensors);
   fill_inputs(smaller, tensors, 1);
-  for (std::size_t p = 0; p < rows.size(); ++p) {
+  for (ResultRow& row : rows) {
+    const PlanKind plan = row.plan == "fused" ? PlanKind::fused : PlanKind::unfused;
     CacheCurve curve;
-    ResultRow& row = rows[p];
-    if (bytes > most_bytes) row.replay_shape = smaller.shape;
-    row.replay_ledger_bytes = smaller.replayed_plan(both_plans[p]).moved_bytes();
-    add_counts(row, replay_problem(smaller, both_plans[p], tensors, &curve));
+    if (cost > most_bytes) row.replay_shape = smaller.shape;
+    row.replay_ledger_bytes = smaller.replayed_plan(plan).moved_bytes();
+    add_counts(row, replay_problem(smaller, plan, tensors, &curve));
     const double cache = share * static_cast<double>(llc_bytes);
     const auto modelled = curve.traffic(static_cast<std::int64_t>(cache)).moved_bytes();
     row.cache_model_bytes = static_cast<std::int64_t>(static_cast<double>(modelled) / share);
@@ -86,10 +94,11 @@ void add_replays(const Problem& problem, std::int64_t llc_bytes, std::int64_t mo
 }
 
 std::vector<ResultRow> bench_problem(const Problem& problem, Tensors& tensors,
-                                     std::int64_t llc_bytes, const TimingOptions& options) {
+                                     std::int64_t llc_bytes, const TimingOptions& options,
+                                     std::span<const PlanKind> plans, std::int64_t replayed_bytes) {
   std::vector<ResultRow> rows;
   Fast fast;
-  for (const PlanKind kind : both_plans) {
+  for (const PlanKind kind : plans) {
     const std::int64_t bytes = problem.plan(kind).moved_bytes();
     const bool converts = problem.dtype != Dtype::float32;
     // The roofs move the fused plan's bytes, scaled below: the unfused plan's would need several
@@ -119,7 +128,7 @@ std::vector<ResultRow> bench_problem(const Problem& problem, Tensors& tensors,
     }
     rows.push_back(row);
   }
-  add_replays(problem, llc_bytes, 160'000'000, rows);
+  add_replays(problem, llc_bytes, replayed_bytes, rows);
   return rows;
 }
 

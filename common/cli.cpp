@@ -45,7 +45,8 @@ void add_subcommand(CLI::App& app, const Subcommand& subcommand) {
     CLI::Option* option = flag.value_name.empty()
                               ? added->add_flag(flag.name)
                               : added->add_option(flag.name)->type_name(flag.value_name);
-    option->description(flag.help)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+    option->description(flag.help)->multi_option_policy(
+        flag.repeats ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::Throw);
   }
 }
 
@@ -71,12 +72,15 @@ GivenFlags given_flags(const CLI::App& app, const Subcommand& subcommand) {
   for (const Flag& flag : subcommand.flags) {
     const CLI::Option* option = app.get_option(flag.name);
     if (option->count() == 0) continue;
-    const std::string text = flag.value_name.empty() ? "" : option->results().front();
-    if (text.starts_with('-') && app.get_option_no_throw(text) != nullptr) {  // `--m --n 4`
-      throw ArgumentError(
-          fmt::format("{}: got the flag \"{}\"; allowed: a value", flag.name, text));
+    std::string& texts = given[flag.name];
+    if (flag.value_name.empty()) continue;
+    for (const std::string& text : option->results()) {
+      if (text.starts_with('-') && app.get_option_no_throw(text) != nullptr) {  // `--m --n 4`
+        throw ArgumentError(
+            fmt::format("{}: got the flag \"{}\"; allowed: a value", flag.name, text));
+      }
+      texts += (&text == &option->results().front() ? "" : "\n") + text;
     }
-    given[flag.name] = text;
   }
   return given;
 }
@@ -115,6 +119,15 @@ Outcome failure(std::string_view program, int exit_code, std::string text) {
 std::string value_or(const GivenFlags& given, std::string_view flag, std::string_view fallback) {
   const auto found = given.find(flag);
   return found == given.end() ? std::string(fallback) : found->second;
+}
+
+std::vector<std::string> texts_of(const GivenFlags& given, std::string_view flag) {
+  std::vector<std::string> texts;
+  const auto found = given.find(flag);
+  if (found == given.end()) return texts;
+  std::istringstream lines(found->second + "\n");
+  for (std::string line; std::getline(lines, line);) texts.push_back(line);
+  return texts;
 }
 
 Outcome run_subcommand(std::string_view program, std::string_view about,

@@ -22,13 +22,18 @@ struct Flag {
   std::string name;        ///< as it is typed: "--m"; "MINE" of an argument that stands by itself
   std::string value_name;  ///< what --help calls its value; empty where the flag takes none
   std::string help;
+  bool repeats = false;  ///< whether it may stand more than once; see texts_of()
 };
 
-/// The flags found on a command line, each with the text given for it ("" where it takes none).
+/// The flags found on a command line, each with the text given for it ("" where it takes none). Of
+/// a flag that repeats, the texts are the lines of one.
 using GivenFlags = std::map<std::string, std::string, std::less<>>;
 
 /// The text given for `flag`, or `fallback` where it was left out.
 std::string value_or(const GivenFlags& given, std::string_view flag, std::string_view fallback);
+
+/// All that was given for a flag that repeats, in order.
+std::vector<std::string> texts_of(const GivenFlags& given, std::string_view flag);
 
 /// What a program leaves behind: its exit code and all that it prints.
 struct Outcome {
@@ -49,7 +54,7 @@ struct Subcommand {
 
 /// Reads the arguments (without the program's own name), runs the one subcommand they name and
 /// prints nothing. A flag may stand once, as `--flag value` or `--flag=value`; whatever is unknown,
-/// repeated, missing or left over has exit code 2; `--help` has 0.
+/// repeated (unless it may be), missing or left over has exit code 2; `--help` has 0.
 Outcome run_subcommand(std::string_view program, std::string_view about,
                        std::span<const Subcommand> subcommands,
                        std::span<const std::string> arguments);

@@ -11,6 +11,7 @@
 
 #include "common/error.hpp"
 #include "common/json_fields.hpp"
+#include "common/machine_info.hpp"
 
 namespace opbook {
 namespace {
@@ -136,6 +137,16 @@ Machine load_machine(std::string_view name_or_file) {
                                     name_or_file, fmt::join(names, ", ")));
   }
   return read_machine(found->second);
+}
+
+std::optional<Machine> data_sheet_of(std::string_view machine_name) {
+  const std::string slug = "-" + machine_slug(machine_name) + "-";
+  for (const auto& [name, path] : known_machines()) {
+    if (slug.find("-" + name + "-") == std::string::npos) continue;
+    Machine machine = load_machine(name);
+    if (machine.kind == MachineKind::data_sheet) return machine;
+  }
+  return std::nullopt;
 }
 
 }  // namespace opbook

@@ -72,6 +72,10 @@ struct Machine {
 /// this repository's root, by name; the former hides the latter.
 std::map<std::string, std::filesystem::path> known_machines();
 
+/// The data sheet that goes by a part of a machine's name, as h200 of "NVIDIA H200"; none where
+/// there is no such.
+std::optional<Machine> data_sheet_of(std::string_view machine_name);
+
 /// Reads a machine by its name or, where the text holds a '/' or ends in ".json", from that file.
 /// Throws ArgumentError, listing the known names, for an unknown one, and naming file and field
 /// where a field is missing, of the wrong type, or no finite number above zero.

@@ -152,6 +152,18 @@ class MeteredRow {
     });
   }
 
+  template <class U, class F, class T>
+  void map_chains(Row<U> y, F f, Row<T> x) {
+    map(
+        y,
+        [=](Counted v) {
+          Counted alone[1] = {v};
+          f(alone);
+          return alone[0];
+        },
+        x);
+  }
+
   template <class Next, class U, class F, class G, class... T>
   void map_and_sum_next(Row<U> y, F f, G /*g*/, Row<T>... x) {
     map(y, f, x...);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -69,6 +70,17 @@ Rows<T> one_a_row(Row<T> vector) {
 template <class T>
 Rows<T> one_row(Row<T> vector) {
   return contiguous_rows(vector.data, 1, vector.size);
+}
+
+/// A vector seen as rows of `piece` elements, for threads to share: the last may be shorter than
+/// the view says, piece_of() cuts it.
+template <class T>
+Rows<T> in_pieces(Row<T> vector, std::int64_t piece) {
+  return contiguous_rows(vector.data, (vector.size + piece - 1) / piece, piece);
+}
+template <class T>
+Row<T> piece_of(Row<T> vector, std::int64_t piece, std::int64_t i) {
+  return vector.slice(i * piece, std::min(piece, vector.size - i * piece));
 }
 
 }  // namespace opbook

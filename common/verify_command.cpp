@@ -89,6 +89,8 @@ void gather(const Problem& problem, const std::vector<Finding>& findings, bool b
              one.kernel == kernel;
     });
     if (line == lines.end()) {
+      // Counted alone, and rightly, since a later kernel wrote over its values: no line of its own.
+      if (!kernel.empty() && finding.tensor.empty() && finding.pass) continue;
       line = lines.insert(line, {problem.op, dtype, finding.plan, kernel, finding, 0, 0, ""});
     }
     if (seen.insert(&*line).second) ++line->problems;

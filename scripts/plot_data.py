@@ -101,17 +101,22 @@ class Predictions:
     points: list
 
 
-def load(path: Path):
-    """The file as a Table, Designs, Predictions or a list of Curve; raises Refused for anything
-    else."""
+def read(path: Path):
+    """The JSON of a file; raises Refused where it is none."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Refused(f"{path}: no such file") from None
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise Refused(f"{path}: is not JSON ({error})") from None
+
+
+def load(path: Path):
+    """The file as a Table, Designs, Predictions or a list of Curve; raises Refused for anything
+    else."""
+    document = read(path)
     whole = Fields(document, f"{path}: ")
     if "rows" in document:
         return results(whole)

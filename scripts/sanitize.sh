@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 preset=${PRESET:-default}
 tools=${TOOLS:-memcheck racecheck initcheck synccheck}
-tests="common/common_test ch13_norm_rope/ch13_test ch28_design/ch28_test"
+tests="common/common_test ch02_roofline/ch02_test ch13_norm_rope/ch13_test ch28_design/ch28_test"
 
 refuse() {
   echo "sanitize.sh: $1" >&2

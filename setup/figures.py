@@ -10,6 +10,7 @@ import machine
 from terminal import say
 
 SCRIPT = machine.ROOT / "scripts" / "plot_results.py"
+ROOFLINE = machine.ROOT / "scripts" / "plot_roofline.py"
 
 # What else of a chapter is drawn: by the end of the file's name, what its program is asked for.
 OUTPUTS = {"ch28": {"designs": ["ledger", "--json"]}}
@@ -39,8 +40,14 @@ def draw(chapter: str, program: str, results: list) -> int:
             new = files[-1].with_suffix(".new")
             new.write_bytes(output.stdout)
             new.replace(files[-1])
-    drawn = subprocess.run([python, SCRIPT, *files], cwd=machine.ROOT, check=False)
-    return max(worst, abs(drawn.returncode))
+    commands = [[python, SCRIPT, *files]]
+    for file in results:  # beside which a chapter that measures its machine leaves the roofs
+        roofs = file.with_name(f"{file.stem}_machine.json")
+        if roofs.exists():
+            name = f"{file.stem}_roofline"
+            commands.append([python, ROOFLINE, "--machine", roofs, "--name", name, file])
+    codes = [subprocess.run(one, cwd=machine.ROOT, check=False).returncode for one in commands]
+    return max(worst, *map(abs, codes))
 
 
 def python_with_matplotlib() -> str:

@@ -331,6 +331,18 @@ class Run(unittest.TestCase):
             cache = (results / "ch13_cache.json").read_text(encoding="utf-8")
             self.assertIn("[cache][--json]", cache)
 
+    def test_where_the_machine_was_measured_its_roofline_is_drawn_too(self):
+        with Sandbox() as sandbox:
+            self.add_python(sandbox)
+            results = sandbox.folder / "build" / "results"
+            results.mkdir(parents=True)
+            (results / "ch13_machine.json").touch()
+            code, out, err = self.run_book(sandbox)
+            self.assertEqual(code, 0, err)
+            script = sandbox.folder / "scripts" / "plot_roofline.py"
+            roofs = f"<--machine><{results / 'ch13_machine.json'}><--name><ch13_roofline>"
+            self.assertTrue(out.endswith(f"<{script}>{roofs}<{results / 'ch13.json'}>"), out)
+
     def test_figures_that_fail_fail_the_run(self):
         with Sandbox() as sandbox:
             self.add_python(sandbox)

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "common/bench_problem.hpp"
@@ -64,17 +63,6 @@ std::function<double()> cold_sample(L2Flush& flush, Event& before, Event& after,
   };
 }
 
-/// The peak of the data sheet that goes by a part of the machine's name, as h200 of nvidia-h200.
-std::optional<double> data_sheet_peak(const std::string& machine_name) {
-  const std::string slug = "-" + machine_slug(machine_name) + "-";
-  for (const auto& [name, path] : known_machines()) {
-    if (slug.find("-" + name + "-") == std::string::npos) continue;
-    const Machine machine = load_machine(name);
-    if (machine.kind == MachineKind::data_sheet) return machine.bandwidth_for("peak");
-  }
-  return std::nullopt;
-}
-
 /// Why a rate beyond the copy's may still be right.
 std::optional<std::string> note_on_rate(const ResultRow& row) {
   if (!(row.share_of_roof > 1.05)) return std::nullopt;
@@ -102,7 +90,8 @@ void fill_repeating(const Problem& problem, DeviceTensors& tensors) {
 }
 
 std::vector<ResultRow> bench_on_device(const Problem& problem, const MachineInfo& device,
-                                       const TimingOptions& options) {
+                                       const TimingOptions& options,
+                                       std::span<const PlanKind> plans) {
   if (!problem.run_on_gpu) {
     throw DeviceUnavailable(fmt::format(
         "--device: got \"cuda\", for which {} has no kernels; allowed: cpu", problem.op));
@@ -118,7 +107,7 @@ std::vector<ResultRow> bench_on_device(const Problem& problem, const MachineInfo
   L2Flush flush(device.llc_bytes);
   Event before, after;
   std::vector<ResultRow> rows;
-  for (const PlanKind plan : both_plans) {
+  for (const PlanKind plan : plans) {
     // A copy of more than memory leaves room for moves fewer bytes; its time is scaled.
     const std::int64_t bytes = problem.plan(plan).moved_bytes();
     const std::int64_t copied = std::min(bytes, device.memory_bytes / 4);
@@ -141,10 +130,10 @@ std::vector<ResultRow> bench_on_device(const Problem& problem, const MachineInfo
 }
 
 std::string impossible_rate(const ResultRow& row, const MachineInfo& device) {
-  const std::optional<double> peak = data_sheet_peak(device.name);
-  if (row.plan == "unfused" || !peak || row.gb_per_s <= *peak) return "";
+  const std::optional<Machine> sheet = data_sheet_of(device.name);
+  if (row.plan == "unfused" || !sheet || row.gb_per_s <= sheet->bandwidth_for("peak")) return "";
   return fmt::format("{} {}: {:.0f} GB/s, but the data sheet allows {:.0f}", row.op, row.dtype,
-                     row.gb_per_s, *peak);
+                     row.gb_per_s, sheet->bandwidth_for("peak"));
 }
 
 }  // namespace opbook::gpu

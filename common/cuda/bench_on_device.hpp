@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,12 @@ namespace opbook::gpu {
 void fill_repeating(const Problem& problem, DeviceTensors& tensors);
 
 /// Times both plans of a problem on the current device, each in turn with a device copy of the
-/// same bytes, the L2 flushed before each sample; one row a plan, replay columns included. The
-/// caller has verified the operator. Throws ArgumentError where memory does not suffice,
-/// DeviceUnavailable where the problem has no kernels.
+/// same bytes, the L2 flushed before each sample; one row a plan, replay columns included; or of
+/// `plans` alone. The caller has verified the operator. Throws ArgumentError where memory does not
+/// suffice, DeviceUnavailable where the problem has no kernels.
 std::vector<ResultRow> bench_on_device(const Problem& problem, const MachineInfo& device,
-                                       const TimingOptions& options);
+                                       const TimingOptions& options,
+                                       std::span<const PlanKind> plans = both_plans);
 
 /// What is impossible about a row's rate, and so wrong about its time: above what the data sheet of
 /// a known machine of this name says. Empty where nothing is. An unfused plan is let off: what it

@@ -40,7 +40,15 @@ std::vector<Subcommand> subcommands() {
            "prints its files",
            {{"MINE", "FILE", "one"}, {"OTHER", "FILE", "another"}, {"--m", "N", "rows"}},
            show},
-          {"fail", "goes wrong", {{"--how", "KIND", "what to throw"}}, fail}};
+          {"fail", "goes wrong", {{"--how", "KIND", "what to throw"}}, fail},
+          {"gather",
+           "prints what a flag gathers",
+           {{"--from", "FILE", "one of several", true}, {"--m", "N", "rows"}},
+           [](const GivenFlags& given) {
+             std::string text;
+             for (const std::string& one : texts_of(given, "--from")) text += "<" + one + ">";
+             return Outcome{0, text, ""};
+           }}};
 }
 
 Outcome run(const std::vector<std::string>& arguments) {
@@ -112,6 +120,17 @@ TEST_CASE("arguments that stand by themselves are taken in order, flags anywhere
   CHECK(run({"hold", "--m", "5", "a", "b"}).out == "--m=5;MINE=a;OTHER=b;");
   CHECK(run({"hold", "a", "--m=5", "b"}).out == "--m=5;MINE=a;OTHER=b;");
   CHECK(run({"hold", "a", "b", "--m", "-1"}).out == "--m=-1;MINE=a;OTHER=b;");
+}
+
+TEST_CASE("a flag that repeats has all its texts, in order", "[cli]") {
+  CHECK(run({"gather"}).out.empty());
+  CHECK(run({"gather", "--from", "a"}).out == "<a>");
+  CHECK(run({"gather", "--from", "b", "--m", "4", "--from=a", "--from", ""}).out == "<b><a><>");
+  CHECK(run({"gather", "--from", ""}).out == "<>");
+  CHECK(run({"gather", "--from", "a", "b"}).exit_code == 2);
+  CHECK(run({"gather", "--m", "4", "--m", "4"}).exit_code == 2);
+  CHECK(run({"gather", "--from"}).exit_code == 2);
+  CHECK(run({"gather", "--from", "--m", "4"}).exit_code == 2);
 }
 
 TEST_CASE("an argument that stands by itself is kept to the letter", "[cli]") {

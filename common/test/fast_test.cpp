@@ -78,6 +78,55 @@ TEMPLATE_TEST_CASE("both backends, all ways to store and any alignment give the 
   }
 }
 
+TEMPLATE_TEST_CASE("chains give the same bits on both backends, however many are left over", "",
+                   float, float16, bfloat16) {
+  const auto chain = [](auto& values) {
+    for (int step = 0; step < 5; ++step) {
+      for (auto& v : values) v = fma(v, std::remove_reference_t<decltype(v)>(-0.75f), 0.5f);
+    }
+  };
+  const auto run = [&](auto& backend, const Array& x, Array& y) {
+    const Rows<const TestType> in = x.rows<TestType>();
+    const Rows<TestType> out = y.rows<TestType>();
+    backend.kernel("chains", in, out, [=](auto& row, std::int64_t i) {
+      row.map_chains(out.row(i), chain, in.row(i));
+    });
+  };
+  for (const std::int64_t n : {1, 3, 47, 48, 95, 96, 97, 191, 192, 193, 769}) {
+    for (const std::int64_t offset : {0, 1, 3}) {
+      const Array x = random_array<TestType>("x", 3, n, offset);
+      Array expected("expected", dtype_of<TestType>, {3, n});
+      Meter meter;
+      declare_both<TestType>(meter, x, expected);
+      Metered metered(meter);
+      run(metered, x, expected);
+      CHECK(meter.kernels()[0].flops == 3 * n * 5 * 2);
+      CHECK(meter.kernels()[0].read_bytes() == x.bytes());
+      CHECK(meter.kernels()[0].write_bytes() == x.bytes());
+      for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
+        Array y("y", dtype_of<TestType>, {3, n}, offset);
+        Fast fast(stores);
+        run(fast, x, y);
+        INFO("n = " << n << ", offset = " << offset);
+        REQUIRE(same_bits(y, expected));
+        REQUIRE(y.guards_intact());
+      }
+    }
+  }
+}
+
+TEST_CASE("a vector in pieces is the whole vector, its last piece cut") {
+  float values[10] = {};
+  const Row<float> vector{values, 10};
+  CHECK(in_pieces(vector, 4).rows() == 3);
+  CHECK(piece_of(vector, 4, 0).data == values);
+  CHECK(piece_of(vector, 4, 1).size == 4);
+  CHECK(piece_of(vector, 4, 2).data == values + 8);
+  CHECK(piece_of(vector, 4, 2).size == 2);
+  CHECK(in_pieces(vector, 5).rows() == 2);
+  CHECK(in_pieces(Row<float>(), 4).rows() == 0);
+}
+
 TEST_CASE("results do not depend on the number of threads") {
   Array x = random_array<bfloat16>("x", 301, 1000);
   Array one("y", Dtype::bfloat16, {301, 1000});

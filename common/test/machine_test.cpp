@@ -68,6 +68,53 @@ TEST_CASE("the H200's data sheet ships with the book's figures", "[machine]") {
   REQUIRE_FALSE(h200.source.empty());
 }
 
+TEST_CASE("data sheets of other machines ship, each with its sources", "[machine]") {
+  struct Sheet {
+    const char* name;
+    double bandwidth, fp32;
+    std::int64_t sms, on_chip_bytes_per_block;
+  };
+  for (const Sheet& sheet : {Sheet{"h100", 3350, 67, 132, 227 * 1024},
+                             {"a100", 2039, 19.5, 108, 163 * 1024},
+                             {"l40s", 864, 91.6, 142, 99 * 1024},
+                             {"rtx-4090", 1008, 82.6, 128, 99 * 1024},
+                             {"rtx-3060", 360, 12.7, 28, 99 * 1024},
+                             {"t4", 320, 8.1, 40, 64 * 1024},
+                             {"b200", 8000, 80, 148, 227 * 1024},
+                             {"ascend-910b", 1600, 94, 48, 192 * 1024},
+                             {"apple-m1-max", 400, 10.4, 32, 32 * 1024},
+                             {"epyc-9654", 460.8, 10.9, 96, 32 * 1024},
+                             {"xeon-8480plus", 307.2, 10.75, 56, 48 * 1024}}) {
+    INFO(sheet.name);
+    const Machine machine = load_machine(sheet.name);
+    CHECK(machine.kind == MachineKind::data_sheet);
+    CHECK(machine.bandwidth_for("peak") == sheet.bandwidth);
+    CHECK(machine.peak_for() == sheet.fp32);
+    CHECK(machine.sms == sheet.sms);
+    CHECK(machine.on_chip_bytes_per_block == sheet.on_chip_bytes_per_block);
+    CHECK(machine.on_chip_bytes_per_sm >= machine.on_chip_bytes_per_block);
+    CHECK(machine.l2_bytes > machine.on_chip_bytes_per_sm);
+    CHECK(machine.source.size() > 100);
+  }
+}
+
+TEST_CASE("a machine's data sheet is found by a part of its name", "[machine]") {
+  REQUIRE(data_sheet_of("NVIDIA H200"));
+  CHECK(data_sheet_of("NVIDIA H200")->name == "NVIDIA H200 SXM");
+  CHECK(data_sheet_of("Tesla T4")->name == "NVIDIA T4");
+  CHECK(data_sheet_of("NVIDIA GeForce RTX 4090")->bandwidth_for("peak") == 1008);
+  CHECK_FALSE(data_sheet_of("NVIDIA H2000"));
+  CHECK_FALSE(data_sheet_of(""));
+}
+
+TEST_CASE("a data sheet goes by one name alone, a measurement by its folder's", "[machine]") {
+  for (const auto& [name, path] : known_machines()) {
+    INFO(name);
+    const bool sheet = load_machine(name).kind == MachineKind::data_sheet;
+    CHECK(sheet == (path.parent_path().filename() == "machines"));
+  }
+}
+
 TEST_CASE("the balance point is peak over bandwidth, per unit", "[machine]") {
   const Machine machine = loaded(data_sheet().dump());
   REQUIRE_THAT(machine.balance_point(), WithinRel(20.0, few_ulps));  // 20e12 / 1000e9

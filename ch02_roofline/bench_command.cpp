@@ -1,0 +1,140 @@
+#include "ch02_roofline/bench_command.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "ch02_roofline/roofs.hpp"
+#include "ch02_roofline/sweep.hpp"
+#include "common/compare.hpp"
+#include "common/cuda/bench_on_device.hpp"
+#include "common/error.hpp"
+#include "common/files.hpp"
+#include "common/show.hpp"
+
+namespace opbook::ch02 {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of results their machine file: build/results/ch02_machine.json of build/results/ch02.json.
+fs::path machine_beside(const fs::path& results) {
+  return results.parent_path() / (results.stem().string() + "_machine.json");
+}
+
+/// Where the sweep goes, and where the roofs.
+struct Paths {
+  fs::path results, machine;
+};
+
+Paths chosen_paths(const GivenFlags& given, Device device, const MachineInfo& machine) {
+  if (given.contains("--record")) {
+    const fs::path results = record_path(machine, "ch02");
+    return {results, results.parent_path() / "machine.json"};
+  }
+  const fs::path results =
+      given.contains("--out") ? fs::path(given.at("--out")) : default_results_path("ch02", device);
+  return {results, machine_beside(results)};
+}
+
+/// Rows whose rate no machine can have are errors in the timing, and no results.
+void drop_impossible(std::vector<ResultRow>& rows, const MachineInfo& machine, Outcome& outcome) {
+  std::erase_if(rows, [&](const ResultRow& row) {
+    const std::string impossible = opbook::gpu::impossible_rate(row, machine);
+    if (impossible.empty()) return false;
+    outcome.exit_code = 1;
+    outcome.err += fmt::format("ch02: {}\n", impossible);
+    return true;
+  });
+}
+
+Outcome bench_chapter(const Chapter& chapter, const GivenFlags& given) {
+  const Device device = chosen_device(given);
+  refuse_without_op(chapter, given);
+  if (given.contains("--record") && given.contains("--out")) {
+    throw ArgumentError("--record: given with --out; allowed: without it");
+  }
+  const bool quick = given.contains("--quick"), on_gpu = device == Device::cuda;
+  Outcome outcome;
+  Results results;
+  results.machine = on_gpu ? describe_device() : describe_cpu();
+  const Paths paths = chosen_paths(given, device, results.machine);
+
+  const std::vector<Roof> roofs = on_gpu ? measure_gpu_roofs(results.machine, quick)
+                                         : measure_cpu_roofs(results.machine, quick);
+  const std::vector<std::string> impossible = impossible_roofs(roofs, results.machine);
+  if (!impossible.empty()) {
+    outcome = {1, "", ""};
+    for (const std::string& line : impossible) outcome.err += "ch02: " + line + "\n";
+    return outcome;
+  }
+  for (const std::string& line : doubtful_roofs(roofs)) outcome.err += "ch02: " + line + "\n";
+  write_machine(paths.machine, results.machine, on_gpu ? gpu_on_chip() : cpu_on_chip(), roofs);
+  const Machine machine = load_machine(paths.machine.string());
+
+  results.rows = time_sweep(device, results.machine, quick);
+  drop_impossible(results.rows, results.machine, outcome);
+  write_results(paths.results, results);
+  if (given.contains("--record") && results.machine.commit.ends_with("-dirty")) {
+    outcome.err += fmt::format(
+        "ch02: recorded from files that differ from their commit ({}), so that nobody else can "
+        "repeat it\n",
+        results.machine.commit);
+  }
+  if (given.contains("--json")) {
+    outcome.out = read_file(paths.results);
+  } else {
+    outcome.out =
+        render_roofs(roofs) + render_results(results) + "\n" +
+        render_bends(find_bends(results.rows, machine), machine) +
+        fmt::format("\nWritten to {} and {}\n", paths.results.string(), paths.machine.string());
+  }
+  return outcome;
+}
+
+/// Of the devices' machine files, the one written last.
+fs::path latest_machine() {
+  const fs::path cpu = machine_beside(default_results_path("ch02", Device::cpu));
+  const fs::path cuda = machine_beside(default_results_path("ch02", Device::cuda));
+  std::error_code missing;  // leaves the earliest time there is
+  return fs::last_write_time(cuda, missing) > fs::last_write_time(cpu, missing) ? cuda : cpu;
+}
+
+Outcome run_roofs(const GivenFlags& given) {
+  const std::string path = value_or(given, "--machine", latest_machine().string());
+  const Machine machine = load_machine(path);
+  const auto known = known_machines();
+  const auto found = known.find(path);
+  std::string text =
+      machine.name + "\n\n" +
+      render_roofs(read_roofs(found == known.end() ? fs::path(path) : found->second));
+  if (given.contains("--results")) {
+    const Results results = read_results(given.at("--results"));
+    text += render_bends(find_bends(results.rows, machine), machine);
+  }
+  return {0, text, ""};
+}
+
+}  // namespace
+
+Subcommand bench_subcommand(const Chapter& chapter) {
+  Subcommand bench = opbook::bench_subcommand(chapter);
+  bench.about = "the machine's roofs and the chain's sweep of k, or one chain, against the clock";
+  bench.flags.front().help = "one chain; default: the machine's roofs, then the sweep of k";
+  const auto one_chain = bench.run;
+  bench.run = [chapter, one_chain](const GivenFlags& given) {
+    return given.contains("--op") ? one_chain(given) : bench_chapter(chapter, given);
+  };
+  return bench;
+}
+
+Subcommand roofs_subcommand() {
+  return {"roofs",
+          "a machine's measured roofs as tables, and where the sweep bends",
+          {{"--machine", "NAME|FILE", "default: what bench wrote last"},
+           {"--results", "FILE", "results of the sweep on that machine"}},
+          run_roofs};
+}
+
+}  // namespace opbook::ch02
