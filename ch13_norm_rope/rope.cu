@@ -26,13 +26,22 @@ __global__ __launch_bounds__(rope_threads) void rope_kernel(Rows<const T> x, Dev
   const std::int64_t half = x.cols / 2;
   const Angles<T> angles(tables, token);
   for (std::int64_t column = threadIdx.x * width; column < half; column += blockDim.x * width) {
-    float low[width], high[width], c[width], s[width];
-    load_floats(x_head + column, low);
-    load_floats(x_head + half + column, high);
-    angles.load(column, c, s);
-    turn(low, high, c, s);
-    store_floats(y_head + column, low);
-    store_floats(y_head + half + column, high);
+    if constexpr (width > 1) {
+      Vector<T> low = load_vector(x_head + column, 0),
+                high = load_vector(x_head + half + column, 0);
+      Vector<T> cos, sin;
+      angles.load_vectors(column / width, cos, sin);
+      turn(low, high, cos, sin);
+      store_vector(y_head + column, 0, low);
+      store_vector(y_head + half + column, 0, high);
+    } else {
+      float low[1] = {as_float(x_head[column])}, high[1] = {as_float(x_head[half + column])};
+      float c[1], s[1];
+      angles.load(column, c, s);
+      turn(low, high, c, s);
+      y_head[column] = rounded_to<T>(low[0]);
+      y_head[half + column] = rounded_to<T>(high[0]);
+    }
   }
 }
 

@@ -80,6 +80,16 @@ struct Angles {
       for (int j = 0; j < width; ++j) c[j] = s[j] = __uint_as_float(0x7FFFFFFFu);
     }
   }
+
+  /// Vector i of both.
+  __device__ void load_vectors(std::int64_t i, Vector<T>& c, Vector<T>& s) const {
+    constexpr std::uint32_t nan = sizeof(T) == 4 ? 0x7FFFFFFFu : 0x7FFF7FFFu;
+    c = s = Vector<T>{{nan, nan, nan, nan}};
+    if (there) {
+      c = load_vector(cos, static_cast<int>(i));
+      s = load_vector(sin, static_cast<int>(i));
+    }
+  }
 };
 
 /// The tables as the kernels take them that hold their rows: both with one stride, whatever can be
@@ -147,6 +157,18 @@ __device__ void turn(float (&low)[width], float (&high)[width], const float (&c)
     const float turned = fmaf(low[j], c[j], -(high[j] * s[j]));
     high[j] = fmaf(high[j], c[j], low[j] * s[j]);
     low[j] = turned;
+  }
+}
+
+/// The same of packed vectors, a word of each at a time; results rounded to T.
+template <class T>
+__device__ void turn(Vector<T>& low, Vector<T>& high, const Vector<T>& cos, const Vector<T>& sin) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float2 l = unpack_word<T>(low.words[j]), h = unpack_word<T>(high.words[j]);
+    const float2 c = unpack_word<T>(cos.words[j]), s = unpack_word<T>(sin.words[j]);
+    low.words[j] = pack_word<T>(fmaf(l.x, c.x, -(h.x * s.x)), fmaf(l.y, c.y, -(h.y * s.y)));
+    high.words[j] = pack_word<T>(fmaf(h.x, c.x, l.x * s.x), fmaf(h.y, c.y, l.y * s.y));
   }
 }
 
