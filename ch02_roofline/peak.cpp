@@ -7,7 +7,8 @@ namespace opbook::ch02::cpu {
 std::vector<PeakLoop> peak_loops() {
   std::vector<PeakLoop> loops;
   const auto add = [&](const PeakLoop(&both)[2], bool available) {
-    if (available) loops.insert(loops.end(), {both[0], both[1]});
+    if (!available) return;
+    for (const PeakLoop& loop : both) loops.push_back(loop);
   };
   add(scalar_loops, true);
   add(sse_loops, true);

@@ -84,7 +84,7 @@ struct DeviceHeads {
     return data + head.token * outer_stride + index * inner_stride;
   }
   /// Pairs of columns that turn.
-  __device__ int half() const { return static_cast<int>(tables.half); }
+  __host__ __device__ int half() const { return static_cast<int>(tables.half); }
   __device__ const T* weight(Head head) const { return head.index < q_heads ? q_weight : k_weight; }
 
  private:
