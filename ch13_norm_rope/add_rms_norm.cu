@@ -17,8 +17,8 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void a
   residual.load(r.own(), count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) {
-    bring_nearer(x.at(ahead), count);
-    bring_nearer(r.at(ahead), count);
+    bring_nearer(x.at(ahead), count * 16);
+    bring_nearer(r.at(ahead), count * 16);
   }
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {

@@ -46,7 +46,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void l
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
 
   float sum = 0;
 #pragma unroll

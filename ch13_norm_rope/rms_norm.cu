@@ -16,7 +16,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void r
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   T* const y_row = y.own();
   normalise_held<plain>(row, w, count, rstd, normaliser, [&](int k) {

@@ -82,7 +82,7 @@ __global__ __launch_bounds__(
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count);
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
   TailTurn<T, threads, vectors, usual> tail_turn(tables, tail);
   tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));

@@ -36,20 +36,16 @@ struct alignas(count * 2) Packed {
   __device__ void unpack(float (&values)[count]) const {
 #pragma unroll
     for (int j = 0; j < count / 2; ++j) {
-      values[2 * j] = as_float(T{static_cast<std::uint16_t>(words[j])});
-      values[2 * j + 1] = as_float(T{static_cast<std::uint16_t>(words[j] >> 16)});
+      const float2 pair = unpack_word<T>(words[j]);
+      values[2 * j] = pair.x;
+      values[2 * j + 1] = pair.y;
     }
   }
   __device__ static Packed of(const float (&values)[count]) {
     Packed packed;
 #pragma unroll
     for (int j = 0; j < count / 2; ++j) {
-      if constexpr (std::is_same_v<T, bfloat16>) {
-        packed.words[j] = pack_bfloat16(values[2 * j], values[2 * j + 1]);
-      } else {
-        const __half2 pair = __floats2half2_rn(values[2 * j], values[2 * j + 1]);
-        packed.words[j] = reinterpret_cast<const std::uint32_t&>(pair);
-      }
+      packed.words[j] = pack_word<T>(values[2 * j], values[2 * j + 1]);
     }
     return packed;
   }

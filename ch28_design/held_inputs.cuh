@@ -64,6 +64,8 @@ struct HeldInputs {
   std::uint32_t heads, q_heads, rows;
   int half;  ///< pairs of columns that turn
   float eps;
+  const std::byte*
+      packed;  ///< row 0, where each row begins where the one before ends; else nullptr
 
   explicit HeldInputs(const DeviceHeads<T>& in)
       : q(ByteRows::of(in.q)),
@@ -82,7 +84,15 @@ struct HeldInputs {
         q_heads(in.q_heads),
         rows(in.rows),
         half(in.half()),
-        eps(in.eps) {}
+        eps(in.eps),
+        packed(nullptr) {
+    const ByteRows& first = q_heads > 0 ? q : k;
+    const auto follows = [&](const ByteRows& part) {
+      return part.data == first.data && part.inner == in.dh * sizeof(T) &&
+             part.outer == part.inner * heads;
+    };
+    if (follows(first) && (q_heads == 0 || q_heads == heads || follows(k))) packed = first.data;
+  }
 
   /// Whether all of it can be taken so, and a lane's 8 pairs turn all or none.
   static bool fits(const QkHeads<T>& in) {

@@ -93,8 +93,6 @@ TEST_CASE("every kernel of every design is right and keeps all in registers", "[
                                    {128, 64},
                                    {192, 128},
                                    {256, 64},
-                                   {128, 0},
-                                   {96, 0},
                                    // Element by element: widths that nobody holds, a pair whose
                                    // columns lie on no boundary, and heads of several passes.
                                    {128, 40},

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "common/cuda/ahead.cuh"
 #include "common/cuda/vector.cuh"
 #include "common/rows.hpp"
 
@@ -127,31 +128,11 @@ class RowGrid {
   bool fits_ = false;
 };
 
-/// The outer index of the row to be brought into the L2 while this block waits for its own, which
-/// is not below gridDim.x where there is none: as many rows ahead as a quarter of those that the
-/// card holds at once (nearer, it comes too late; at twice as many it is gone again).
+/// The outer index of the row to be brought nearer.
 template <class T, int threads, int vectors>
 __device__ unsigned row_ahead() {
   constexpr int at_once = blocks_per_sm<T>(threads, vectors);
-  unsigned sms;
-  asm("mov.u32 %0, %%nsmid;" : "=r"(sms));
-  return blockIdx.x + sms * at_once / 4;
-}
-
-/// Brings `count` vectors into the L2.
-template <class T>
-__device__ void bring_nearer(const T* row, int count) {
-#if OPBOOK_SM >= 900
-  if (threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(row), "r"(count * 16));
-  }
-#else
-  for (int i = static_cast<int>(threadIdx.x) * 8; i < count;
-       i += static_cast<int>(blockDim.x) * 8) {
-    asm volatile(
-        "prefetch.global.L2 [%0];" ::"l"(row + static_cast<std::int64_t>(i) * vector_width<T>));
-  }
-#endif
+  return block_ahead(at_once);
 }
 
 /// Threads of a block and vectors a thread that hold a row.
