@@ -84,15 +84,7 @@ struct HeldInputs {
         q_heads(in.q_heads),
         rows(in.rows),
         half(in.half()),
-        eps(in.eps),
-        packed(nullptr) {
-    const ByteRows& first = q_heads > 0 ? q : k;
-    const auto follows = [&](const ByteRows& part) {
-      return part.data == first.data && part.inner == in.dh * sizeof(T) &&
-             part.outer == part.inner * heads;
-    };
-    if (follows(first) && (q_heads == 0 || q_heads == heads || follows(k))) packed = first.data;
-  }
+        eps(in.eps) {}
 
   /// Whether all of it can be taken so, and a lane's 8 pairs turn all or none.
   static bool fits(const QkHeads<T>& in) {

@@ -6,15 +6,15 @@
 //   C  all rows of a token.
 //   D  consecutive rows as in B, but as many as the device likes: blocks of few warps, so that an
 //      SM has many that wait for different things, and two heads a lane, both asked for before
-//      either is waited for; and each asks the L2 for the rows of a later one. 16 elements a lane
-//      leave 336 instructions at the speed of memory.
+//      either is waited for. 16 elements a lane leave 336 instructions at the speed of memory, and
+//      it takes most of them: asking the L2 for a later block's rows, which pays in chapter 13,
+//      costs more here than it brings (85 instead of 91 % of a copy).
 
 #include <algorithm>
 #include <vector>
 
 #include "ch28_design/any_head.cuh"
 #include "ch28_design/held_head.cuh"
-#include "common/cuda/ahead.cuh"
 #include "common/cuda/launch.cuh"
 
 namespace opbook::ch28::gpu {
@@ -39,22 +39,6 @@ __global__ __launch_bounds__(
   }
 }
 
-/// Brings nearer the rows of another block of `rows` rows, and the angles of their last token,
-/// which is the one that no block before it has read.
-template <int dh, class T>
-__device__ void bring_block_nearer(const HeldInputs<T>& in, unsigned block, std::uint32_t rows) {
-  if (in.packed == nullptr || block >= gridDim.x) return;
-  const std::uint32_t first = block * rows, end = min(first + rows, in.rows);
-  constexpr unsigned row_bytes = dh * sizeof(T);
-  bring_nearer(in.packed + std::uint64_t{first} * row_bytes, (end - first) * row_bytes);
-  if (in.positions32 != nullptr || in.positions64 != nullptr) return;
-  const TableRow at = in.table_row(in.head(end - 1).token);
-  const auto angle_bytes = static_cast<unsigned>(in.half) * 4;
-  if (!at.there || angle_bytes == 0) return;
-  bring_nearer(in.cos + std::uint64_t{at.row} * in.cos_stride, angle_bytes);
-  bring_nearer(in.sin + std::uint64_t{at.row} * in.sin_stride, angle_bytes);
-}
-
 /// Design D: a warp takes `steps` times as many consecutive rows as its teams hold. `blocks` that
 /// must fit an SM tell the compiler how many registers it may take to ask for things early.
 template <class T, class Lane, int steps, int threads, int blocks>
@@ -70,7 +54,6 @@ __global__ __launch_bounds__(threads, blocks) void many_heads_kernel(HeldInputs<
     head[i] = HeldHead<T, Lane>(in, lane, min(first + i * at_once, in.rows - 1));
   }
   SharedOperands<T, Lane> operands = head[0].operands(in, lane);
-  bring_block_nearer<Lane::dh>(in, block_ahead(blocks), threads / 32 * steps * at_once);
 #pragma unroll
   for (int i = 0; i < steps; ++i) {
     if (i > 0 && !head[i].shares(head[i - 1], in)) operands = head[i].operands(in, lane);
@@ -105,6 +88,9 @@ __global__ void any_heads_kernel(DeviceHeads<T> in, DeviceOutputs out,
   }
 }
 
+/// Rows that do not fill the card.
+constexpr std::uint32_t few_rows = 4096;
+
 std::uint32_t rows_per_block(const QkOptions& options, std::int64_t heads) {
   switch (options.design) {
     case Design::A:
@@ -128,9 +114,15 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
   };
   using EightPairs = Lane<dh, 8, all_turn>;
   if (options.design == Design::D) {
-    constexpr int threads = 64, steps = 2, fit = all_turn ? 12 : 10;
-    launch(name, stream, many_heads_kernel<T, EightPairs, steps, threads, fit>,
-           blocks(threads / EightPairs::lanes * steps), threads, 0, in, out);
+    constexpr int threads = 64, teams = threads / EightPairs::lanes;
+    if (in.rows <= few_rows) {  // nothing to overlap with: a head a lane is done sooner
+      launch(name, stream, many_heads_kernel<T, EightPairs, 1, threads, 14>, blocks(teams), threads,
+             0, in, out);
+    } else {
+      constexpr int fit = all_turn ? 12 : 10;
+      launch(name, stream, many_heads_kernel<T, EightPairs, 2, threads, fit>, blocks(teams * 2),
+             threads, 0, in, out);
+    }
   } else if (options.design == Design::A) {
     using WholeWarp = Lane<dh, dh <= 128 ? 2 : 4, all_turn>;
     launch(name, stream, block_of_rows_kernel<T, WholeWarp, 32>, blocks(1), 32, 0, in, out, rows);

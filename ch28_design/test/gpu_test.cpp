@@ -102,12 +102,17 @@ TEST_CASE("every kernel of every design is right and keeps all in registers", "[
                                    {250, 250},
                                    {320, 64},
                                    {1000, 1000}}) {
-        require_verified(sized(5, 3, 2, dh, rd, [&](RunArguments& a) {
-          a.design = design;
-          a.options.dtype = dtype;
-          a.options.with_y = true;
-          a.sizes.rows_per_block = 7;
-        }));
+        const auto verify = [&, dh = dh, rd = rd](std::int64_t tokens) {
+          require_verified(sized(tokens, 3, 2, dh, rd, [&](RunArguments& a) {
+            a.design = design;
+            a.options.dtype = dtype;
+            a.options.with_y = true;
+            a.sizes.rows_per_block = 7;
+          }));
+        };
+        verify(5);
+        // D has another kernel for more rows; widths that nobody holds have the same one.
+        if (design == Design::D && dh <= 256 && rd % 16 == 0) verify(823);
       }
     }
   }
