@@ -9,19 +9,6 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T>
-__device__ float sum_of(const Vector<T>& vector) {
-  float v[vector_width<T>];
-  unpack(vector, v);
-  float even = v[0], odd = v[1];
-#pragma unroll
-  for (int j = 2; j < vector_width<T>; j += 2) {
-    even += v[j];
-    odd += v[j + 1];
-  }
-  return even + odd;
-}
-
 /// The sum of (v - mean)^2 over the first `valid` elements.
 template <class T>
 __device__ float sum_of_squares_from(const Vector<T>& vector, float mean, int valid) {
@@ -48,18 +35,18 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void l
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
 
-  float sum = 0;
+  ElementSum<T> sum;
 #pragma unroll
-  for (int k = 0; k < vectors; ++k) sum += sum_of(row.part[k]);  // beyond the row there are zeros
-  const float mean = block_sum(sum, threads / 32, sums) / n;
+  for (int k = 0; k < vectors; ++k) sum.add(row.part[k]);  // beyond the row there are zeros
+  // A true division: of a row of equal elements the mean is exact, and the variance 0.
+  const float mean = block_sum(sum.share(), threads / 32, sums) / n;
   row.stay_packed();
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     if (row.index(k) < count) squares += sum_of_squares_from(row.part[k], mean, width);
   }
-  const float variance = block_sum(squares, threads / 32, square_sums) / n;
-  const float2 mean_rstd{mean, 1.0f / sqrtf(variance + eps)};
+  const float rstd = rsqrtf(fmaf(block_sum(squares, threads / 32, square_sums), 1.0f / n, eps));
   row.stay_packed();
 
 #pragma unroll
@@ -67,10 +54,9 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void l
     const int i = row.index(k);
     asm volatile("" ::: "memory");  // no weights earlier: see normalise.cuh
     const Vector<T> gain = load_vector_if(i < count, g, i), bias = load_vector_if(i < count, b, i);
-    const Vector<T> result =
-        map_elements<T>([&](float v, float g_j,
-                            float b_j) { return fmaf((v - mean_rstd.x) * mean_rstd.y, g_j, b_j); },
-                        row.part[k], gain, bias);
+    const Vector<T> result = map_elements<T>(
+        [&](float v, float g_j, float b_j) { return fmaf((v - mean) * rstd, g_j, b_j); },
+        row.part[k], gain, bias);
     if (i < count) store_vector(y_row, i, result);
   }
 }
@@ -86,18 +72,19 @@ __global__ void any_layer_norm_kernel(Rows<const T> x, const T* g, const T* b, R
   T* const y_row = row_of(y, blockIdx.x);
   const int warps = static_cast<int>(blockDim.x) / 32;
   const float n = static_cast<float>(x.cols);
-  float sum = 0, squares = 0;
-  for (std::int64_t i = threadIdx.x; i * width < x.cols; i += blockDim.x) {
-    sum += sum_of(load_elements(x_row, i, x.cols));
+  ElementSum<T> sum;
+  for (std::int64_t first = 0; first * width < x.cols; first += blockDim.x) {
+    sum.add(load_elements(x_row, first + threadIdx.x, x.cols));
   }
-  const float mean = block_sum(sum, warps, sums) / n;
+  const float mean = block_sum(sum.share(), warps, sums) / n;
+  float squares = 0;
   for (std::int64_t i = threadIdx.x; i * width < x.cols; i += blockDim.x) {
     const auto valid = static_cast<int>(min(static_cast<std::int64_t>(width), x.cols - i * width));
     squares += sum_of_squares_from(load_elements(x_row, i, x.cols), mean, valid);
   }
-  const float2 mean_rstd{mean, 1.0f / sqrtf(block_sum(squares, warps, square_sums) / n + eps)};
+  const float rstd = rsqrtf(fmaf(block_sum(squares, warps, square_sums), 1.0f / n, eps));
   for (std::int64_t j = threadIdx.x; j < x.cols; j += blockDim.x) {
-    const float scaled = (as_float(x_row[j]) - mean_rstd.x) * mean_rstd.y;
+    const float scaled = (as_float(x_row[j]) - mean) * rstd;
     y_row[j] = rounded_to<T>(fmaf(scaled, as_float(g[j]), as_float(b[j])));
   }
 }

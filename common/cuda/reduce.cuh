@@ -59,14 +59,34 @@ __device__ inline std::uint32_t block_max(std::uint32_t value, int warps, std::u
   return warp_max(lane < warps ? partial[lane] : 0u);
 }
 
+/// c += A B on the tensor cores, for a warp: A has 16 x 8 16-bit elements, of which a lane holds
+/// two neighbours of row lane / 4 in a0 and of that row plus 8 in a1; B has 8 x 8, two neighbours
+/// of column lane / 4 in b; c is float32, columns 2 (lane % 4) and the next of both rows. Products
+/// are exact. Needs sm_80.
+template <class T>
+__device__ void multiply_add(float (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b) {
+#if OPBOOK_SM >= 800
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+  } else {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+  }
+#endif
+}
+
 /// Adds up squares of elements. All threads of a warp add together; the sum is that of their
 /// shares.
 ///
-/// Of 16-bit elements the tensor cores form them: in a product A B of 16 x 8 and 8 x 8 elements a
-/// lane holds two neighbours of a row of A in one register and two of a column of B in another, so
-/// that with the same register for both the diagonal is a sum of squares (and the rest is of no
-/// use). One instruction for two elements instead of two unpackings and two multiplications, where
-/// issue slots are short. Products are exact and sums float32, as otherwise.
+/// Of 16-bit elements the tensor cores form them: with the same register for a row of A and a
+/// column of B, the diagonal of A B is a sum of squares (and the rest is of no use). One
+/// instruction for two elements instead of two unpackings and two multiplications, where issue
+/// slots are short.
 template <class T>
 class SquareSum {
  public:
@@ -74,10 +94,10 @@ class SquareSum {
 #if OPBOOK_SM >= 800
     if constexpr (sizeof(T) == 2) {
       const auto& v = vector.words;
-      multiply(low_, v[0], v[1], v[0]);  // rows 0 to 7 of A are v[0], rows 8 to 15 v[1]
-      multiply(high_, v[0], v[1], v[1]);
-      multiply(low_, v[2], v[3], v[2]);
-      multiply(high_, v[2], v[3], v[3]);
+      multiply_add<T>(low_, v[0], v[1], v[0]);
+      multiply_add<T>(high_, v[0], v[1], v[1]);
+      multiply_add<T>(low_, v[2], v[3], v[2]);
+      multiply_add<T>(high_, v[2], v[3], v[3]);
       return;
     }
 #endif
@@ -96,7 +116,6 @@ class SquareSum {
   __device__ float share() const {
 #if OPBOOK_SM >= 800
     if constexpr (sizeof(T) == 2) {
-      // Of C a lane holds columns 2 (lane % 4) and the next, of row lane / 4 and of that plus 8.
       const unsigned lane = threadIdx.x % 32, row = lane / 4;
       const float even = low_[0] + high_[2], odd = low_[1] + high_[3];
       const float on_diagonal = row % 2 == 0 ? even : odd;
@@ -107,24 +126,45 @@ class SquareSum {
   }
 
  private:
-  __device__ static void multiply(float (&c)[4], std::uint32_t a0, std::uint32_t a1,
-                                  std::uint32_t b) {
+  float low_[4] = {}, high_[4] = {};  ///< of rows 0 to 7, and of rows 8 to 15
+};
+
+/// The same for the elements themselves: 16-bit ones times a matrix of ones.
+template <class T>
+class ElementSum {
+ public:
+  __device__ void add(const Vector<T>& vector) {
 #if OPBOOK_SM >= 800
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
-          "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-          : "r"(a0), "r"(a1), "r"(b));
-    } else {
-      asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-          "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-          : "r"(a0), "r"(a1), "r"(b));
+    if constexpr (sizeof(T) == 2) {
+      constexpr std::uint32_t ones = std::is_same_v<T, bfloat16> ? 0x3F803F80u : 0x3C003C00u;
+      multiply_add<T>(sums_, vector.words[0], vector.words[1], ones);
+      multiply_add<T>(sums_, vector.words[2], vector.words[3], ones);
+      return;
     }
 #endif
+    float v[vector_width<T>];
+    unpack(vector, v);
+    float even = v[0], odd = v[1];
+#pragma unroll
+    for (int j = 2; j < vector_width<T>; j += 2) {
+      even += v[j];
+      odd += v[j + 1];
+    }
+    sums_[0] += even + odd;
   }
 
-  float low_[4] = {}, high_[4] = {};
+  /// This thread's share.
+  __device__ float share() const {
+#if OPBOOK_SM >= 800
+    if constexpr (sizeof(T) == 2) {  // every column is the sum of its row
+      return threadIdx.x % 4 == 0 ? sums_[0] + sums_[2] : 0.0f;
+    }
+#endif
+    return sums_[0];
+  }
+
+ private:
+  float sums_[4] = {};
 };
 
 /// max |v| of a vector's elements and of `so_far`, kept as bit patterns: those of the absolute
