@@ -40,10 +40,18 @@ std::string replay_text(const ResultRow& row) {
   return excess == 0 ? "= ledger *" : fmt::format("ledger {:+} bytes *", excess);
 }
 
+bool any_converts(const Results& results) {
+  return std::any_of(results.rows.begin(), results.rows.end(),
+                     [](const ResultRow& row) { return row.share_of_converting_copy.has_value(); });
+}
+std::string converting_share(const ResultRow& row) {
+  if (!row.share_of_converting_copy) return "";
+  return share(*row.share_of_converting_copy, *row.share_of_converting_copy_lo,
+               *row.share_of_converting_copy_hi);
+}
+
 std::string four_columns(const Results& results) {
-  const bool converts =
-      std::any_of(results.rows.begin(), results.rows.end(),
-                  [](const ResultRow& row) { return row.share_of_converting_copy.has_value(); });
+  const bool converts = any_converts(results);
   const bool counts_l2 = std::any_of(results.rows.begin(), results.rows.end(),
                                      [](const ResultRow& row) { return row.l2_bytes.has_value(); });
   std::vector<Column> columns{{"op", Align::left},   {"dtype", Align::left}, {"shape", Align::left},
@@ -65,12 +73,7 @@ std::string four_columns(const Results& results) {
     cells.insert(cells.end(),
                  {fixed(row.median_us, row.median_us < 100 ? 1 : 0), fixed(row.gb_per_s, 1),
                   share(row.share_of_roof, row.share_lo, row.share_hi)});
-    if (converts) {
-      cells.push_back(row.share_of_converting_copy
-                          ? share(*row.share_of_converting_copy, *row.share_of_converting_copy_lo,
-                                  *row.share_of_converting_copy_hi)
-                          : "");
-    }
+    if (converts) cells.push_back(converting_share(row));
     table.add_row(cells);
   }
   return table.render();
@@ -100,15 +103,26 @@ std::string notes(const Results& results) {
   return text;
 }
 
+/// Calls f(unfused, fused) for both plans of a problem, which stand one after the other.
+template <class F>
+void for_each_pair(const Results& results, F f) {
+  for (std::size_t i = 0; i + 1 < results.rows.size(); ++i) {
+    const ResultRow &unfused = results.rows[i], &fused = results.rows[i + 1];
+    if (unfused.plan == "unfused" && fused.plan == "fused" && unfused.op == fused.op) {
+      f(unfused, fused);
+    }
+  }
+}
+double saved_on_paper(const ResultRow& unfused, const ResultRow& fused) {
+  return static_cast<double>(unfused.bytes) / static_cast<double>(fused.bytes);
+}
+
 /// Unfused over fused, by bytes and by time. The two agree where both plans run equally close to
 /// the roof; where they do not, the shares say which plan gains or loses.
 std::string ratios(const Results& results) {
   std::string text;
-  for (std::size_t i = 0; i + 1 < results.rows.size(); ++i) {
-    const ResultRow& unfused = results.rows[i];
-    const ResultRow& fused = results.rows[i + 1];
-    if (unfused.plan != "unfused" || fused.plan != "fused" || unfused.op != fused.op) continue;
-    const double on_paper = static_cast<double>(unfused.bytes) / static_cast<double>(fused.bytes);
+  for_each_pair(results, [&](const ResultRow& unfused, const ResultRow& fused) {
+    const double on_paper = saved_on_paper(unfused, fused);
     const double by_clock = unfused.median_us / fused.median_us;
     const double apart = by_clock / on_paper - 1;
     std::string by_model;
@@ -130,7 +144,7 @@ std::string ratios(const Results& results) {
           "at {:.0f} %.\n",
           100 * apart, 100 * unfused.share_of_roof, 100 * fused.share_of_roof);
     }
-  }
+  });
   return text;
 }
 
@@ -159,6 +173,31 @@ std::string render_results(const Results& results) {
   return text + notes(results) + ratios(results);
 }
 
+std::string render_pairs(const Results& results) {
+  const bool converts = any_converts(results);
+  std::vector<Column> columns{{"op", Align::left}, {"dtype", Align::left}, {"shape", Align::left},
+                              {"ledger MB"},       {"counters MB"},        {"time us"},
+                              {"% of copy"}};
+  if (converts) columns.push_back({"% of converting copy"});
+  columns.insert(columns.end(), {{"unfused us"}, {"saved: ledger"}, {"clock"}});
+  Table table(columns);
+  for_each_pair(results, [&](const ResultRow& unfused, const ResultRow& fused) {
+    std::vector<std::string> cells{fused.op,
+                                   fused.dtype,
+                                   fmt::format("{}", fmt::join(fused.shape, " x ")),
+                                   megabytes(fused.bytes),
+                                   fused.dram_bytes ? megabytes(*fused.dram_bytes) : "-",
+                                   fixed(fused.median_us, fused.median_us < 100 ? 1 : 0),
+                                   share(fused.share_of_roof, fused.share_lo, fused.share_hi)};
+    if (converts) cells.push_back(converting_share(fused));
+    cells.insert(cells.end(), {fixed(unfused.median_us, unfused.median_us < 100 ? 1 : 0),
+                               fmt::format("{:.2f}x", saved_on_paper(unfused, fused)),
+                               fmt::format("{:.2f}x", unfused.median_us / fused.median_us)});
+    table.add_row(cells);
+  });
+  return machine_line(results.machine) + "\n" + table.render();
+}
+
 std::filesystem::path default_results_path(const std::string& chapter, Device device) {
   const char* const suffix = device == Device::cuda ? "_cuda.json" : ".json";
   return std::filesystem::path(OPBOOK_SOURCE_DIR) / "build" / "results" / (chapter + suffix);
@@ -167,11 +206,14 @@ std::filesystem::path default_results_path(const std::string& chapter, Device de
 Subcommand show_subcommand(const Chapter& chapter) {
   const auto run = [name = chapter.name](const GivenFlags& given) {
     const std::string path = value_or(given, "--results", latest_results_path(name).string());
-    return Outcome{0, render_results(read_results(path)), ""};
+    const Results results = read_results(path);
+    return Outcome{0, given.contains("--pairs") ? render_pairs(results) : render_results(results),
+                   ""};
   };
   return {"show",
           "results as a table: ledger, replay, counters, clock",
-          {{"--results", "FILE", "default: what bench wrote last"}},
+          {{"--results", "FILE", "default: what bench wrote last"},
+           {"--pairs", "", "a line for both plans, and what fusion saves"}},
           run};
 }
 

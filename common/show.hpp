@@ -12,6 +12,11 @@ namespace opbook {
 /// unfused to fused, on paper and by the clock, and where the two part, why.
 std::string render_results(const Results& results);
 
+/// A line for both plans of a problem: the fused one's bytes, by ledger and by counters, its time
+/// and share of the copy, and what fusion saves on paper and by the clock. What stands without its
+/// counterpart is left out.
+std::string render_pairs(const Results& results);
+
 /// build/results/<chapter>.json under the repository's root; of a GPU, <chapter>_cuda.json.
 std::filesystem::path default_results_path(const std::string& chapter, Device device);
 

@@ -273,3 +273,18 @@ TEST_CASE("bytes that passed through the L2 have a column where they were counte
   results.rows[1].l2_bytes = 123456789;
   CHECK_THAT(render_results(results), ContainsSubstring("L2 MB") && ContainsSubstring("123.46"));
 }
+
+TEST_CASE("both plans of a problem in one line, and no line for one that stands alone") {
+  ResultRow unfused = example_row(), fused = example_row();
+  unfused.plan = "unfused";
+  unfused.bytes = 700;
+  unfused.median_us = 30;
+  fused.plan = "fused";
+  fused.bytes = 200;
+  fused.median_us = 12;
+  Results results;
+  results.rows = {unfused, fused, fused};
+  const std::string text = render_pairs(results);
+  CHECK_THAT(text, ContainsSubstring("3.50x  2.50x"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 5);  // the machine, the heading, the pair
+}
