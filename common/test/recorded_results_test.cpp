@@ -110,11 +110,13 @@ class Inspection {
     }
   }
 
+  /// ch13 is, and so is ch13_counters.
   bool is_chapter(const std::string& name) const {
+    const std::string chapter = name.substr(0, name.find('_'));
     const std::vector<fs::path> folders = entries(root_);
     return std::any_of(folders.begin(), folders.end(), [&](const fs::path& folder) {
       const std::string text = folder.filename().string();
-      return name.size() == 4 && name.starts_with("ch") && text.starts_with(name + "_");
+      return chapter.size() == 4 && chapter.starts_with("ch") && text.starts_with(chapter + "_");
     });
   }
 
