@@ -21,6 +21,7 @@
 #include "ch13_norm_rope/test/operator_test.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/cuda/launch_watch.hpp"
+#include "common/cuda/positions.hpp"
 #include "common/cuda/probe.hpp"
 
 using namespace opbook;
@@ -370,6 +371,45 @@ TEST_CASE("a position beyond the tables gives NaN in its row and in no other, on
         REQUIRE(std::isnan(y.value(i * n + j)) == (turns && !there));
       }
     }
+  }
+}
+
+TEST_CASE("who asks before has a position beyond the tables refused, on the GPU", "[gpu]") {
+  require_gpu();
+  const Array table = filled("cos", Dtype::float32, {3, 4});
+  const Mirror device_table(table);
+  for (const Dtype dtype : {Dtype::int32, Dtype::int64}) {
+    Array positions("positions", dtype, {3});
+    const auto set = [&](std::int64_t token, std::int64_t row) {
+      if (dtype == Dtype::int32) {
+        reinterpret_cast<std::int32_t*>(positions.raw())[token] = static_cast<std::int32_t>(row);
+      } else {
+        reinterpret_cast<std::int64_t*>(positions.raw())[token] = row;
+      }
+    };
+    const auto refusal = [&]() -> std::string {
+      const Mirror device(positions);
+      RopeTables<float> tables{device_table.rows<float>(table), device_table.rows<float>(table)};
+      if (dtype == Dtype::int32) {
+        tables.positions = Row<const std::int32_t>(device.row<std::int32_t>(positions));
+      } else {
+        tables.positions = Row<const std::int64_t>(device.row<std::int64_t>(positions));
+      }
+      try {
+        opbook::gpu::require_positions_within(nullptr, tables);
+      } catch (const ArgumentError& error) {
+        return error.what();
+      }
+      return "";
+    };
+    for (std::int64_t token = 0; token < 3; ++token) set(token, token);
+    CHECK(refusal() == "");
+    set(1, 3);
+    CHECK(refusal() ==
+          "positions: got 3 for token 1; allowed: 0 up to, not including, 3, the rows of cos");
+    set(1, -1);
+    CHECK(refusal() ==
+          "positions: got -1 for token 1; allowed: 0 up to, not including, 3, the rows of cos");
   }
 }
 
