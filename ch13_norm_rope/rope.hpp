@@ -82,7 +82,8 @@ namespace gpu {
 using opbook::gpu::Stream;
 
 /// The same on a CUDA device: all memory is the device's, the work is queued on `stream`; see
-/// gpu::rms_norm. A position that the tables do not have makes NaN of what it should turn.
+/// gpu::rms_norm. A position that the tables do not have makes NaN of what it should turn;
+/// common/cuda/positions.hpp refuses it beforehand.
 template <class T>
 void rope(Stream stream, Rows<const std::type_identity_t<T>> x,
           const RopeTables<std::type_identity_t<T>>& tables, Rows<T> y);
