@@ -76,6 +76,31 @@ std::string four_columns(const Results& results) {
   return table.render();
 }
 
+/// Steps in the order in which a reader takes them: what each adds, and by how much the time of the
+/// one before is longer than its own.
+std::string step_table(const Results& results) {
+  Table table({{"op", Align::left},
+               {"dtype", Align::left},
+               {"shape", Align::left},
+               {"step", Align::left},
+               {"time us"},
+               {"% of copy"},
+               {"faster"},
+               {"what it adds", Align::left}});
+  const ResultRow* before = nullptr;
+  for (const ResultRow& row : results.rows) {
+    const bool follows = before != nullptr && before->op == row.op && before->dtype == row.dtype &&
+                         before->shape == row.shape;
+    table.add_row({row.op, row.dtype, fmt::format("{}", fmt::join(row.shape, " x ")), row.plan,
+                   fixed(row.median_us, row.median_us < 100 ? 1 : 0),
+                   share(row.share_of_roof, row.share_lo, row.share_hi),
+                   follows ? fixed(before->median_us / row.median_us, 2) + "x" : "",
+                   row.adds.value_or("")});
+    before = &row;
+  }
+  return table.render();
+}
+
 /// Where counters are missing, why: each reason once.
 std::string counters_lines(const Results& results) {
   if (results.machine.device != "cuda") {
@@ -148,6 +173,9 @@ std::filesystem::path latest_results_path(const std::string& chapter) {
 }  // namespace
 
 std::string render_results(const Results& results) {
+  if (!results.rows.empty() && results.rows.front().adds) {
+    return machine_line(results.machine) + "\n" + step_table(results) + notes(results);
+  }
   std::string text = machine_line(results.machine) + "\n" + four_columns(results) + "\n";
   text += counters_lines(results);
   for (const ResultRow& row : results.rows) {
