@@ -335,6 +335,8 @@ Chapter chapter() {
   chapter.verification_problems = verification_problems;
   chapter.benchmark_problems = benchmark_problems;
   chapter.device_benchmark_problems = device_benchmark_problems;
+  chapter.stepped_operators = {"rms_norm", "rms_norm_rope_quant"};
+  chapter.step_arguments = {{"--m", "16384"}, {"--n", "8192"}, {"--dtype", "bfloat16"}};
   return chapter;
 }
 

@@ -6,6 +6,7 @@
 #include "ch13_norm_rope/rms_norm_rope_quant.hpp"
 #include "ch13_norm_rope/rope.hpp"
 #include "ch13_norm_rope/scale_add.hpp"
+#include "ch13_norm_rope/steps.hpp"
 #include "common/error.hpp"
 
 namespace opbook::ch13::gpu {
@@ -44,6 +45,10 @@ namespace {
                      Rows<T>, Rows<T>, const RmsNormOptions&)                                      \
   OPBOOK_UNAVAILABLE(rms_norm_rope_quant, T, Rows<const T>, Row<const T>, const RopeTables<T>&,    \
                      const Quantised<T>&, const RmsNormRopeQuantOptions&)                          \
+  OPBOOK_UNAVAILABLE(rms_norm_step, T, RmsNormStep, Rows<const T>, Row<const T>, Rows<T>,          \
+                     const RmsNormOptions&)                                                        \
+  OPBOOK_UNAVAILABLE(rms_norm_rope_quant_step, T, QuantStep, Rows<const T>, Row<const T>,          \
+                     const RopeTables<T>&, const Quantised<T>&, const RmsNormRopeQuantOptions&)    \
   OPBOOK_UNAVAILABLE(rms_norm_rope_quant_unfused, T, Rows<const T>, Row<const T>,                  \
                      const RopeTables<T>&, const Quantised<T>&, Rows<T>,                           \
                      const RmsNormRopeQuantOptions&)

@@ -10,6 +10,7 @@
 #include "ch13_norm_rope/rms_norm.hpp"
 #include "ch13_norm_rope/rope_problems.hpp"
 #include "ch13_norm_rope/scale_add.hpp"
+#include "ch13_norm_rope/steps.hpp"
 #include "common/random.hpp"
 
 namespace opbook::ch13 {
@@ -116,6 +117,13 @@ Problem rms_norm_problem(const Arguments& a) {
        intermediate("mean_eps", Dtype::float32, {a.m}), intermediate("rstd", Dtype::float32, {a.m}),
        intermediate("scaled", a.dtype, {a.m, a.n}), output("y", a.dtype, {a.m, a.n})},
       run);
+  add_steps(problem, rms_norm_steps, rms_norm_fused_adds,
+            [=](RmsNormStep step, opbook::gpu::Stream stream, PlanKind, auto& t) {
+              visit_input_dtype(a.dtype, [&]<class T>() {
+                gpu::rms_norm_step<T>(stream, step, t.template rows<T>("x"), t.template row<T>("w"),
+                                      t.template rows<T>("y"), options);
+              });
+            });
   problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t, const Run&) {
     const Array& x = t.at("x");
     if (plan == PlanKind::fused) return one_check("y", reference::rms_norm(x, t.at("w"), options));

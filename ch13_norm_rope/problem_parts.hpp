@@ -2,6 +2,7 @@
 
 // What the problems of this chapter's operators are put together from.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "ch13_norm_rope/reference.hpp"
+#include "ch13_norm_rope/steps.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/problem.hpp"
 #include "common/random.hpp"
@@ -63,6 +65,21 @@ Problem problem_of(std::string op, Dtype dtype, std::vector<std::int64_t> shape,
   problem.run_on_gpu = [run](opbook::gpu::Stream stream, PlanKind plan,
                              opbook::gpu::DeviceTensors& tensors) { run(stream, plan, tensors); };
   return problem;
+}
+
+/// Gives a problem its steps: those of the table, run by `run`, a callable over (kind, stream,
+/// plan, tensors), and the fused plan itself, which adds `fused_adds`.
+template <class Kind, std::size_t count, class Run>
+void add_steps(Problem& problem, const NamedStep<Kind> (&table)[count], const char* fused_adds,
+               Run run) {
+  for (const NamedStep<Kind>& step : table) {
+    problem.steps.push_back({step.name, step.adds,
+                             [run, kind = step.kind](opbook::gpu::Stream stream, PlanKind plan,
+                                                     opbook::gpu::DeviceTensors& tensors) {
+                               run(kind, stream, plan, tensors);
+                             }});
+  }
+  problem.steps.push_back({"fused", fused_adds, problem.run_on_gpu});
 }
 
 }  // namespace opbook::ch13

@@ -11,6 +11,7 @@
 #include "ch13_norm_rope/rms_norm_rope.hpp"
 #include "ch13_norm_rope/rms_norm_rope_quant.hpp"
 #include "ch13_norm_rope/rope.hpp"
+#include "ch13_norm_rope/steps.hpp"
 #include "common/rope_table.hpp"
 
 namespace opbook::ch13 {
@@ -230,6 +231,19 @@ Problem rms_norm_rope_quant_problem(const Arguments& a) {
   };
   Problem problem =
       problem_of("rms_norm_rope_quant", a.dtype, shape, ledger, std::move(tensors), run);
+  add_steps(problem, quant_steps, quant_fused_adds,
+            [=](QuantStep step, opbook::gpu::Stream stream, PlanKind plan, auto& t) {
+              const bool writes_y = a.with_y || plan == PlanKind::witnessed;
+              visit_input_dtype(a.dtype, [&]<class T>() {
+                gpu::rms_norm_rope_quant_step<T>(
+                    stream, step, t.template rows<T>("x"), t.template row<T>("w"),
+                    tables_of<T>(a, t),
+                    Quantised<T>{t.template rows<float8_e4m3fn>("q"),
+                                 scale_rows(a, t.template rows<float>("scale")),
+                                 writes_y ? t.template rows<T>("y") : Rows<T>{}},
+                    {norm_options(a), a.group_size});
+              });
+            });
   problem.expect = [=](PlanKind plan, std::string_view kernel, Tensors& t, const Run& run) {
     const Array &x = t.at("x"), &w = t.at("w");
     const reference::Tables tables = reference_tables(a, t);

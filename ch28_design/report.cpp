@@ -109,8 +109,10 @@ double Report::roof_us() const {
 }
 
 bool Report::all_fit() const {
-  return std::all_of(budgets.begin(), budgets.end(),
-                     [](const Budget& budget) { return budget.fits; });
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    if (all_designs[i] != Design::D && !budgets[i].fits) return false;
+  }
+  return true;
 }
 
 Report make_report(const Arguments& arguments, Convention convention,

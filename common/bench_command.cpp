@@ -54,9 +54,61 @@ void refuse_partial_record(const GivenFlags& given) {
 
 std::filesystem::path results_path(const Chapter& chapter, const GivenFlags& given, Device device,
                                    const MachineInfo& machine) {
-  if (given.contains("--record")) return record_path(machine, chapter.name);
+  std::string name = chapter.name + (given.contains("--plan") ? "_steps" : "");
+  // One operator leaves the whole chapter's results as they are.
+  if (given.contains("--op")) name += "_" + given.at("--op");
+  if (given.contains("--record")) return record_path(machine, name);
   if (given.contains("--out")) return given.at("--out");
-  return default_results_path(chapter.name, device);
+  return default_results_path(name, device);
+}
+
+constexpr std::string_view all_steps = "steps";
+
+/// What `--plan` leaves to choose from: one operator's steps, or all of every operator that has
+/// some. Throws ArgumentError for any other plan.
+std::vector<std::string> stepped_operators(const Chapter& chapter, const GivenFlags& given) {
+  const std::string& plan = given.at("--plan");
+  if (given.contains("--counters")) {
+    throw ArgumentError("--counters: given with --plan; allowed: without it");
+  }
+  if (given.contains("--op")) return {given.at("--op")};
+  refuse_without_op(chapter, given);
+  if (plan != all_steps || chapter.stepped_operators.empty()) {
+    throw ArgumentError(
+        fmt::format("--plan: got \"{}\" without --op; allowed: {}", plan,
+                    chapter.stepped_operators.empty()
+                        ? fmt::format("none, since {} has no steps", chapter.name)
+                        : fmt::format("steps, or with --op {}",
+                                      fmt::join(chapter.stepped_operators, " or --op "))));
+  }
+  return chapter.stepped_operators;
+}
+
+/// The steps that `--plan` names, a problem each.
+std::vector<Problem> step_problems(const Chapter& chapter, const GivenFlags& given) {
+  const std::string& plan = given.at("--plan");
+  GivenFlags sized = given;
+  sized.insert(chapter.step_arguments.begin(), chapter.step_arguments.end());
+  std::vector<Problem> problems;
+  for (const std::string& op : stepped_operators(chapter, given)) {
+    // As given at first: what has no steps may not take the steps' arguments either.
+    if (chapter.make_problem(op, given, {}).steps.empty()) {
+      throw ArgumentError(fmt::format(
+          "--plan: got \"{}\", but {} has no steps; allowed: {}", plan, op,
+          chapter.stepped_operators.empty()
+              ? "without it"
+              : fmt::format("with --op {}", fmt::join(chapter.stepped_operators, " or --op "))));
+    }
+    const Problem problem = chapter.make_problem(op, sized, {});
+    std::vector<std::string_view> allowed;
+    for (const Step& step : problem.steps) allowed.push_back(step.name);
+    allowed.push_back(all_steps);
+    const std::size_t chosen = parse_choice("--plan", plan, allowed);
+    for (std::size_t i = 0; i < problem.steps.size(); ++i) {
+      if (plan == all_steps || i == chosen) problems.push_back(step_of(problem, i));
+    }
+  }
+  return problems;
 }
 
 /// What is timed: one operator, or the chapter's choice for the device.
@@ -80,8 +132,19 @@ std::vector<ResultRow> timed_rows(const Problem& problem, Device device, const M
   return bench_problem(problem, tensors, llc_bytes, options);
 }
 
-std::string cold_how(Device device, std::int64_t working_set) {
+/// The row of the one step that the problem has.
+std::vector<ResultRow> timed_step(const Problem& problem, const MachineInfo& machine,
+                                  const TimingOptions& options) {
+  constexpr PlanKind stepped[] = {PlanKind::fused};
+  std::vector<ResultRow> rows = gpu::bench_on_device(problem, machine, options, stepped);
+  rows.front().plan = problem.steps.front().name;
+  rows.front().adds = problem.steps.front().adds;
+  return rows;
+}
+
+std::string cold_how(Device device, bool one_operator, std::int64_t working_set) {
   if (device == Device::cuda) return "The L2 flushed before each sample.";
+  if (one_operator) return "The caches flushed before each sample.";
   return fmt::format("Working set {} MB (four last-level caches, at most a quarter of memory).",
                      working_set / 1000000);
 }
@@ -113,13 +176,22 @@ class PlanCounters {
 };
 
 Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
+  const bool stepped = given.contains("--plan");
+  std::vector<Problem> problems;
+  if (stepped) problems = step_problems(chapter, given);
   const Device device = chosen_device(given);
+  if (stepped && device == Device::cpu) {
+    throw ArgumentError(
+        fmt::format("--plan: got \"{}\" on the CPU; allowed: with --device cuda, "
+                    "since steps are a GPU's",
+                    given.at("--plan")));
+  }
   refuse_partial_record(given);
   Results results;
   results.machine = device == Device::cuda ? describe_device() : describe_cpu();
   const std::int64_t llc = std::max<std::int64_t>(results.machine.llc_bytes, 1 << 20);
   const std::int64_t working_set = cold_working_set_bytes(llc, results.machine.memory_bytes);
-  const std::vector<Problem> problems = timed_problems(chapter, given, device, working_set);
+  if (!stepped) problems = timed_problems(chapter, given, device, working_set);
   TimingOptions options;
   if (given.contains("--quick")) {
     options = {.warmup = 1, .min_samples = 7, .max_samples = 31, .max_seconds = 0.5};
@@ -132,9 +204,10 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
     progress(fmt::format("bench {}/{} {} {}", p + 1, problems.size(), problem.op,
                          name_of(problem.dtype)));
     const double worst_ulp = verified_ulp(problem, device);
-    for (ResultRow& row : timed_rows(problem, device, results.machine, llc, options)) {
-      if (row.plan == "fused") row.worst_ulp = worst_ulp;
-      if (device == Device::cuda) counters.add_to(row, p);
+    for (ResultRow& row : stepped ? timed_step(problem, results.machine, options)
+                                  : timed_rows(problem, device, results.machine, llc, options)) {
+      if (row.plan != "unfused") row.worst_ulp = worst_ulp;
+      if (device == Device::cuda && !stepped) counters.add_to(row, p);
       const std::string impossible = gpu::impossible_rate(row, results.machine);
       if (impossible.empty()) {
         results.rows.push_back(std::move(row));
@@ -158,7 +231,7 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
     outcome.out = read_file(path);
   } else {
     outcome.out = render_results(results) +
-                  fmt::format("\n{} Written to {}\n", cold_how(device, working_set), path.string());
+                  fmt::format("\n{} Written to {}\n", cold_how(device, given.contains("--op"), working_set), path.string());
   }
   return outcome;
 }
@@ -168,6 +241,7 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
 Subcommand bench_subcommand(const Chapter& chapter) {
   std::vector<Flag> flags = {{"--op", "OP", "one operator; default: all"}};
   flags.insert(flags.end(), chapter.argument_flags.begin(), chapter.argument_flags.end());
+  flags.push_back({"--plan", "STEP", "on a GPU: a step towards the fused plan, or all: steps"});
   flags.push_back({"--quick", "", "fewer samples, wider bounds"});
   flags.push_back(device_flag());
   flags.push_back({"--counters", "", "on a GPU: DRAM bytes by its own counters, through ncu"});

@@ -35,6 +35,10 @@ struct Chapter {
   std::function<std::vector<Problem>(std::int64_t bytes)> benchmark_problems;
   /// The same for a GPU: a grid of shapes, or, `quick`, few of them.
   std::function<std::vector<Problem>(bool quick)> device_benchmark_problems;
+  /// Operators that have steps (problem.hpp), and the arguments that `bench --plan` gives them
+  /// where its own flags do not.
+  std::vector<std::string> stepped_operators;
+  GivenFlags step_arguments;
   /// Where `cache` begins, after no cache at all; then twice as large, and so on.
   std::int64_t smallest_cache_bytes = 16 << 10;
 };
@@ -64,7 +68,8 @@ void progress(const std::string& line);
 Subcommand verify_subcommand(const Chapter& chapter);
 
 /// `bench [--op OP, with its arguments' flags] [--quick] [--device cpu|cuda] [--out FILE]
-/// [--json]`: both plans against the clock, written as results.
+/// [--json]`: both plans against the clock, written as results; with `--plan STEP|steps` one or all
+/// of the steps that an operator's fused plan came by, on a GPU.
 Subcommand bench_subcommand(const Chapter& chapter);
 
 /// `cache [--op OP, with its arguments' flags] [--json]`: memory traffic of both plans by the size

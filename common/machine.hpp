@@ -9,8 +9,9 @@
 //       "source": "where the figures come from",
 //       "bandwidth_gbs": {"peak": 4800},   GB/s by mix, any of bandwidth_mixes: a data sheet has
 //                                          "peak", a measured machine "copy"
-//       "peak_tflops": {"fp32": 67},       TFLOP/s by unit, dense, any of compute_units: "fp32"
-//       always "sms": 132,                        multiprocessors (of a CPU: cores)
+//       "peak_tflops": {"fp32": 67},       TFLOP/s by unit, dense, any of compute_units; "fp32"
+//                                          always
+//       "sms": 132,                        multiprocessors (of a CPU: cores)
 //       "on_chip_bytes_per_block": 232448, the largest shared memory that one block can have
 //       "on_chip_bytes_per_sm": 233472,
 //       "l2_bytes": 62914560,              the last-level cache

@@ -90,6 +90,19 @@ Verdict judge(const Check& check, const Tensors& tensors) {
                     : compare(actual, check.expected, check.tolerance_ulp);
 }
 
+Problem step_of(const Problem& problem, std::size_t i) {
+  Problem stepped = problem;
+  stepped.steps = {problem.steps.at(i)};
+  stepped.run_on_gpu = [whole = problem.run_on_gpu, step = problem.steps.at(i).run_on_gpu](
+                           gpu::Stream stream, PlanKind plan, gpu::DeviceTensors& tensors) {
+    (plan == PlanKind::unfused ? whole : step)(stream, plan, tensors);
+  };
+  stepped.with_rows = [with_rows = problem.with_rows, i](std::int64_t rows) {
+    return step_of(with_rows(rows), i);
+  };
+  return stepped;
+}
+
 void fill_inputs(const Problem& problem, Tensors& tensors, std::uint64_t seed) {
   for (const TensorSpec& spec : problem.tensors) {
     if (spec.role == Role::input) spec.fill(tensors.at(spec.name), seed);

@@ -4,6 +4,7 @@
 // bench_problem.hpp need to know about it, and nothing that only its chapter does.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -96,6 +97,15 @@ Verdict judge(const Check& check, const Tensors& tensors);
 /// Runs a plan on the device under test and leaves what it wrote in the tensors.
 using Run = std::function<void(PlanKind, Tensors&)>;
 
+/// A way to run the fused plan on a GPU, for readers: of an operator's steps each adds one idea to
+/// the one before.
+struct Step {
+  std::string name;  ///< what --plan calls it: "naive"
+  std::string adds;  ///< the idea, in a few words
+  /// As Problem::run_on_gpu, for the fused and the witnessed plan.
+  std::function<void(gpu::Stream, PlanKind, gpu::DeviceTensors&)> run_on_gpu;
+};
+
 struct Problem {
   std::string op;
   Dtype dtype = Dtype::float32;
@@ -110,6 +120,9 @@ struct Problem {
   std::function<void(Metered&, PlanKind, Tensors&)> replay;
   /// Queues a plan's kernels on the stream; empty where there are none.
   std::function<void(gpu::Stream, PlanKind, gpu::DeviceTensors&)> run_on_gpu;
+  /// From the simplest to the fused plan itself; empty where the operator has none. A step that
+  /// does not take this size or these options throws ArgumentError when it is run.
+  std::vector<Step> steps;
   /// The checks of one kernel, by its name in the ledger, on the inputs that it really got. May use
   /// `run`, which ran the plan, to run the witnessed one besides. The fused plan has the one kernel
   /// "fused".
@@ -134,6 +147,10 @@ struct Problem {
     return by_call ? Plan{{*fused_by_call}} : plan(kind);
   }
 };
+
+/// The problem whose fused plan is, on the GPU, step `i` of this one, the only one left in `steps`:
+/// verified and timed as any other is.
+Problem step_of(const Problem& problem, std::size_t i);
 
 /// Fills every input from `seed`.
 void fill_inputs(const Problem& problem, Tensors& tensors, std::uint64_t seed);

@@ -68,6 +68,7 @@ void visit_row(Row& row, Visit visit) {
   visit("l2_bytes", row.l2_bytes);
   visit("counters_note", row.counters_note);
   visit("note", row.note);
+  visit("adds", row.adds);
 }
 
 struct Writer {

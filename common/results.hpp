@@ -22,7 +22,7 @@ struct ResultRow {
   std::string op;
   std::vector<std::int64_t> shape;  ///< of x
   std::string dtype;
-  std::string plan;         ///< "unfused", "fused", or what else the chapter names
+  std::string plan;         ///< "unfused", "fused", or the name of a step (problem.hpp)
   std::string device;       ///< "cpu" or "cuda"
   std::string temperature;  ///< "cold" or "hot"
 
@@ -60,6 +60,7 @@ struct ResultRow {
   std::optional<std::int64_t> l2_bytes;      ///< all that passed through the L2, hits and misses
   std::optional<std::string> counters_note;  ///< why dram_bytes is empty
   std::optional<std::string> note;           ///< what to bear in mind about the time
+  std::optional<std::string> adds;           ///< of a step: what it adds to the one before
 };
 
 struct Results {

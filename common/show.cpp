@@ -50,6 +50,11 @@ std::string converting_share(const ResultRow& row) {
                *row.share_of_converting_copy_hi);
 }
 
+/// Whether replay agrees with a ledger of the row's own that is above the ideal bytes.
+bool reads_again(const ResultRow& row) {
+  return !row.replay_shape && row.replay_ledger_bytes.value_or(row.bytes) > row.bytes;
+}
+
 std::string four_columns(const Results& results) {
   const bool converts = any_converts(results);
   const bool counts_l2 = std::any_of(results.rows.begin(), results.rows.end(),
@@ -75,6 +80,31 @@ std::string four_columns(const Results& results) {
                   share(row.share_of_roof, row.share_lo, row.share_hi)});
     if (converts) cells.push_back(converting_share(row));
     table.add_row(cells);
+  }
+  return table.render();
+}
+
+/// Steps in the order in which a reader takes them: what each adds, and by how much the time of the
+/// one before is longer than its own.
+std::string step_table(const Results& results) {
+  Table table({{"op", Align::left},
+               {"dtype", Align::left},
+               {"shape", Align::left},
+               {"step", Align::left},
+               {"time us"},
+               {"% of copy"},
+               {"faster"},
+               {"what it adds", Align::left}});
+  const ResultRow* before = nullptr;
+  for (const ResultRow& row : results.rows) {
+    const bool follows = before != nullptr && before->op == row.op && before->dtype == row.dtype &&
+                         before->shape == row.shape;
+    table.add_row({row.op, row.dtype, fmt::format("{}", fmt::join(row.shape, " x ")), row.plan,
+                   fixed(row.median_us, row.median_us < 100 ? 1 : 0),
+                   share(row.share_of_roof, row.share_lo, row.share_hi),
+                   follows ? fixed(before->median_us / row.median_us, 2) + "x" : "",
+                   row.adds.value_or("")});
+    before = &row;
   }
   return table.render();
 }
@@ -162,6 +192,9 @@ std::filesystem::path latest_results_path(const std::string& chapter) {
 }  // namespace
 
 std::string render_results(const Results& results) {
+  if (!results.rows.empty() && results.rows.front().adds) {
+    return machine_line(results.machine) + "\n" + step_table(results) + notes(results);
+  }
   std::string text = machine_line(results.machine) + "\n" + four_columns(results) + "\n";
   text += counters_lines(results);
   for (const ResultRow& row : results.rows) {
@@ -169,6 +202,9 @@ std::string render_results(const Results& results) {
     text += fmt::format("* replayed on fewer rows: {} {} on [{}].\n", row.op, row.dtype,
                         fmt::join(*row.replay_shape, ", "));
     break;
+  }
+  if (std::any_of(results.rows.begin(), results.rows.end(), reads_again)) {
+    text += "replay beyond ledger: what the blocks of a design read again of what they share.\n";
   }
   return text + notes(results) + ratios(results);
 }

@@ -57,6 +57,7 @@ void take(const Array& file, const TensorSpec& spec, Array& tensor) {
 }
 
 void save(const std::string& folder, const Problem& problem, const Tensors& tensors) {
+  if (folder.empty()) throw ArgumentError("--save: got \"\"; allowed: a folder");
   for (const TensorSpec& spec : problem.tensors) {
     if (spec.role != Role::input && spec.role != Role::output) continue;
     save_npy(std::filesystem::path(folder) / (spec.name + ".npy"), tensors.at(spec.name));

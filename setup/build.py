@@ -28,8 +28,15 @@ AFRESH = {
 @contextlib.contextmanager
 def only_one():
     """Keeps two commands from setting up or building at once: the second one waits."""
-    BUILD.mkdir(exist_ok=True)
-    with open(BUILD / ".lock", "w", encoding="utf-8") as lock:
+    try:
+        BUILD.mkdir(exist_ok=True)
+        lock_file = open(BUILD / ".lock", "w", encoding="utf-8")
+    except OSError as error:
+        raise Stop(
+            f"{BUILD}: cannot be written ({error.strerror}); give yourself the right to write there, "
+            "or clone the repository where you have it"
+        ) from error
+    with lock_file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -138,6 +138,8 @@ def numbered(chapter: str, text: str, known: list) -> Exercise:
 
 def list_exercises(found: dict) -> None:
     for chapter, known in found.items():
+        if not known and len(found) == 1:
+            print(f"{chapter} has no exercises to be graded")
         for exercise in known:
             about = f"{chapter} {exercise.number}  {exercise.title:<30}  {exercise.standing():<11}"
             print(f"{about}  {shown(exercise.file)}")

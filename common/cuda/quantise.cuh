@@ -80,9 +80,9 @@ class Quotient<T> {
 };
 
 /// The codes of a vector, one byte an element: 8 bytes of the 16-bit types, 4 of float32.
-template <class T>
-__device__ void store_codes(float8_e4m3fn* row, int i, const Vector<T>& y,
-                            const Quotient<T>& quotient) {
+/// `quotient` divides by the scale, as Quotient does.
+template <class T, class Divide>
+__device__ void store_codes(float8_e4m3fn* row, int i, const Vector<T>& y, const Divide& quotient) {
   std::uint32_t codes[4];  // of each word
 #pragma unroll
   for (int j = 0; j < 4; ++j) {

@@ -110,9 +110,9 @@ class Inspection {
     }
   }
 
-  /// ch13 is, and so is ch13_counters.
-  bool is_chapter(const std::string& name) const {
-    const std::string chapter = name.substr(0, name.find('_'));
+  /// ch13 is, and so are ch13_counters and ch13_steps.
+  bool is_chapter(const std::string& stem) const {
+    const std::string chapter = stem.substr(0, stem.find('_'));
     const std::vector<fs::path> folders = entries(root_);
     return std::any_of(folders.begin(), folders.end(), [&](const fs::path& folder) {
       const std::string text = folder.filename().string();
@@ -233,6 +233,7 @@ TEST_CASE("every record under results/ is sound", "[results]") {
 
 TEST_CASE("a sound record has no faults, nor has a repository without records", "[results]") {
   CHECK(Repository().faults().empty());
+  CHECK(Repository(sound_record(), "nvidia-h200/ch13_steps.json").faults().empty());
   const TemporaryFolder empty;
   CHECK(Inspection(empty.path()).faults().empty());
 }
@@ -243,7 +244,7 @@ TEST_CASE("a record in a wrong place is a fault", "[results]") {
                                "in results/nvidia-h200"));
   CHECK_THAT(Repository(sound_record(), "ch13.json").fault(),
              ContainsSubstring("results/ch13.json: lies in no machine's folder"));
-  for (const char* const name : {"mine", "ch14", "ch1", "ch13_norm_rope"}) {
+  for (const char* const name : {"mine", "ch14", "ch1", "ch13_norm_rope", "ch14_steps"}) {
     CHECK_THAT(Repository(sound_record(), fmt::format("nvidia-h200/{}.json", name)).fault(),
                ContainsSubstring("is not named after a chapter"));
   }

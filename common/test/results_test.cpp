@@ -43,6 +43,21 @@ ResultRow example_row() {
   return row;
 }
 
+/// Two steps, the second in half the time of the first.
+Results example_steps() {
+  Results results;
+  results.machine.device = "cuda";
+  ResultRow row = example_row();
+  row.plan = "naive";
+  row.adds = "a thread a row";
+  results.rows.push_back(row);
+  row.plan = "block";
+  row.adds = "a block a row";
+  row.median_us /= 2;
+  results.rows.push_back(row);
+  return results;
+}
+
 ResultRow full_row() {
   ResultRow row = example_row();
   row.share_of_converting_copy = 0.95;
@@ -56,6 +71,7 @@ ResultRow full_row() {
   row.cache_model_bytes = 4;
   row.dram_bytes = std::numeric_limits<std::int64_t>::max();
   row.counters_note = "";
+  row.adds = "an idea";
   return row;
 }
 
@@ -148,7 +164,7 @@ TEST_CASE("a row's optional fields stand under their own names", "[results]") {
     "share_of_converting_copy": 0.95, "share_of_converting_copy_lo": 0.94,
     "share_of_converting_copy_hi": 0.96, "replay_read_bytes": 1, "replay_write_bytes": 2,
     "replay_flops": 3, "refetched_bytes": 0, "on_chip_bytes": 16384, "cache_model_bytes": 4,
-    "dram_bytes": 9223372036854775807, "counters_note": ""})");
+    "dram_bytes": 9223372036854775807, "counters_note": "", "adds": "an idea"})");
   REQUIRE(row.size() == 18 + optional.size());
   for (const auto& item : optional.items()) {
     INFO(item.key());
@@ -287,4 +303,15 @@ TEST_CASE("both plans of a problem in one line, and no line for one that stands 
   const std::string text = render_pairs(results);
   CHECK_THAT(text, ContainsSubstring("3.50x  2.50x"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 5);  // the machine, the heading, the pair
+}
+
+TEST_CASE("steps show what each adds and by how much it is faster than the one before",
+          "[results]") {
+  const std::string text = render_results(example_steps());
+  CHECK_THAT(text, ContainsSubstring("naive") && ContainsSubstring("a thread a row\n"));
+  CHECK_THAT(text, ContainsSubstring("2.00x  a block a row\n"));
+  CHECK_THAT(text, !ContainsSubstring("ledger") && !ContainsSubstring("fusion"));
+  Results other = example_steps();
+  other.rows[1].op = "layer_norm";  // does not follow the one before
+  CHECK_THAT(render_results(other), !ContainsSubstring("2.00x"));
 }
