@@ -231,7 +231,8 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
     outcome.out = read_file(path);
   } else {
     outcome.out = render_results(results) +
-                  fmt::format("\n{} Written to {}\n", cold_how(device, given.contains("--op"), working_set), path.string());
+                  fmt::format("\n{} Written to {}\n",
+                              cold_how(device, given.contains("--op"), working_set), path.string());
   }
   return outcome;
 }

@@ -95,7 +95,7 @@ std::int64_t JsonFields::whole(const std::string& field, std::int64_t lowest) co
 double JsonFields::positive(const std::string& field) const {
   const json& value = at(field);
   const double number = number_or_nan(value);
-  if (!(number > 0 && std::isfinite(number))) refuse(field, value, "a number above zero");
+  if (!(number > 0 && std::isnormal(number))) refuse(field, value, "a number above zero");
   return number;
 }
 
