@@ -13,6 +13,7 @@
 #include "ch13_norm_rope/ledger_command.hpp"
 #include "ch13_norm_rope/operators.hpp"
 #include "common/error.hpp"
+#include "common/verify_problem.hpp"
 
 using namespace opbook;
 using namespace opbook::ch13;
@@ -81,6 +82,22 @@ TEST_CASE("any input of an operator may bring its sizes and its dtype in a file"
       CHECK_THROWS_WITH(made_of(entry, {{flag, "128"}}, one_file(input, shape)),
                         Equals(flag + ": got 128; allowed: 130, as the files have it"));
     }
+  }
+}
+
+TEST_CASE("positions that start again for each sequence are verified as any others", "[chapter]") {
+  Files files;
+  files.emplace("positions", Array("positions", Dtype::int32, {64}));
+  for (std::int32_t i = 0; i < 64; ++i) files.at("positions").data<std::int32_t>()[i] = i % 32;
+  const Problem problem = chapter().make_problem("rope", {{"--tokens", "64"}}, files);
+  Tensors tensors(problem.tensors);
+  fill_inputs(problem, tensors, 1);
+  std::copy_n(files.at("positions").data<std::int32_t>(), 64,
+              tensors.at("positions").data<std::int32_t>());
+  Fast fast;
+  for (const Finding& finding : verify_problem(problem, tensors, fast)) {
+    INFO(finding.plan << ' ' << finding.kernel << ' ' << finding.tensor << ' ' << finding.detail);
+    CHECK(finding.pass);
   }
 }
 

@@ -12,10 +12,10 @@
 #include <variant>
 #include <vector>
 
-#include "common/errata_command.hpp"
 #include "ch13_norm_rope/ledger_command.hpp"
 #include "ch13_norm_rope/operators.hpp"
 #include "common/array.hpp"
+#include "common/errata_command.hpp"
 #include "common/machine.hpp"
 #include "common/table.hpp"
 #include "common/verify.hpp"

@@ -88,6 +88,19 @@ TEST_CASE("positions of a reader's own pick rows of tables that reach as far", "
       ArgumentError);
 }
 
+TEST_CASE("positions that start again for each sequence are verified as any others", "[chapter]") {
+  Files files;
+  files.emplace("positions", Array("positions", Dtype::int32, {64}));
+  for (std::int32_t i = 0; i < 64; ++i) files.at("positions").data<std::int32_t>()[i] = i % 32;
+  const Problem problem = chapter().make_problem("qk_norm_rope_quant", {{"--tokens", "64"}}, files);
+  Tensors tensors(problem.tensors);
+  fill_inputs(problem, tensors, 1);
+  std::copy_n(files.at("positions").data<std::int32_t>(), 64,
+              tensors.at("positions").data<std::int32_t>());
+  Fast fast;
+  CHECK(all_pass(verify_problem(problem, tensors, fast)));
+}
+
 TEST_CASE("a run refuses what makes no sense, in flags", "[chapter]") {
   check_refused({"--tokens", "0"}, "--tokens: got \"0\"");
   check_refused({"--head-dim", "127"}, "--head-dim: got 127");
