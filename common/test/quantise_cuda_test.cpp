@@ -14,7 +14,7 @@ void require_device() {
 }  // namespace
 
 TEST_CASE("codes are those of a division, for every 16-bit y under every scale that it can have",
-          "[gpu]") {
+          "[gpu][sanitize]") {
   require_device();
   CHECK(gpu::wrong_quotients(Tried::real_scales_bfloat16) == 0);
   CHECK(gpu::wrong_quotients(Tried::real_scales_float16) == 0);
