@@ -112,7 +112,8 @@ class Inspection {
 
   /// ch13 is, and so are ch13_counters and ch13_steps.
   bool is_chapter(const std::string& stem) const {
-    const std::string chapter = stem.substr(0, stem.find('_'));
+    const std::string chapter = stem.substr(0, 4), part = stem.substr(chapter.size());
+    if (part != "" && part != "_counters" && part != "_steps") return false;
     const std::vector<fs::path> folders = entries(root_);
     return std::any_of(folders.begin(), folders.end(), [&](const fs::path& folder) {
       const std::string text = folder.filename().string();
