@@ -142,13 +142,6 @@ template <class T>
 __device__ Vector<T> load_vector(const T* row, int i) {
   return reinterpret_cast<const Vector<T>*>(row)[i];
 }
-/// The same of what no kernel writes while this one runs, as weights and tables: the compiler may
-/// then ask for it as early as it likes, before a barrier too.
-template <class T>
-__device__ Vector<T> load_constant(const T* row, int i) {
-  const uint4 words = __ldg(reinterpret_cast<const uint4*>(row) + i);
-  return {{words.x, words.y, words.z, words.w}};
-}
 /// Vector i of a row if `wanted`, else `otherwise`. Asked for where it stands: left to itself, the
 /// compiler moves a load down to where its value is needed, behind the barriers that were to hide
 /// its wait.
