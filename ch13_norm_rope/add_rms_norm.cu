@@ -65,7 +65,6 @@ void add_rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
       on_vectors(y) && launch_held<4096>(count, [&]<int threads, int vectors>() {
         const auto kernel = normaliser.plain ? add_rms_norm_kernel<T, threads, vectors, true>
                                              : add_rms_norm_kernel<T, threads, vectors, false>;
-
         launch("add_rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), grid(r), w.data,
                grid(s), grid(y), static_cast<int>(count), normaliser);
       });

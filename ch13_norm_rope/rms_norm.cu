@@ -66,7 +66,6 @@ void rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
                       const auto kernel = normaliser.plain
                                               ? rms_norm_kernel<T, threads, vectors, true>
                                               : rms_norm_kernel<T, threads, vectors, false>;
-
                       launch("rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), w.data,
                              grid(y), static_cast<int>(count), normaliser);
                     });

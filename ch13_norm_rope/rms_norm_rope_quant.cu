@@ -1,7 +1,7 @@
 // Fused: rms_norm_rope's row stays in registers, rounded as y is, until its largest magnitude is
 // known; then it leaves as codes. The third roof decides here: 3 bytes an element leave 21
 // instructions of a lane for each, all included. Hence comparisons of two bit patterns at once, and
-// quotients in three instructions.
+// quotients in two or three instructions.
 
 #include <bit>
 

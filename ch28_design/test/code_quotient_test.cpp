@@ -1,4 +1,5 @@
-// Why three instructions make the codes of a true division, for any float32 y (pairs.cuh).
+// Why three instructions make the codes of a true division, for any float32 y
+// (common/cuda/quantise.cuh).
 //
 // With inv = rn(1 / s), t = rn(y inv) lies within 1.5 ulp of y / s, and the corrected quotient
 // q = rn(t - (t s - y) inv) is the rounding of a number within 3 * 2^-24 ulp of y / s. It can lie

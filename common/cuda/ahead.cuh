@@ -1,8 +1,8 @@
 #pragma once
 
 // What a block does for a later one: it asks the L2 for what that block will read. The later block
-// then waits for the L2 alone, a third of the time that memory takes, and memory is kept busy
-// although the blocks that an SM can hold at once are too few for that.
+// then waits for the L2 alone, which answers sooner than memory, and memory is kept busy although
+// the blocks that an SM can hold at once are too few for that.
 
 #include <cuda_runtime.h>
 
