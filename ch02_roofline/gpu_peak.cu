@@ -107,48 +107,8 @@ Units describe_units() {
   return units;
 }
 
-struct Launches::State {
-  int count = 0;
-  cudaStream_t stream = nullptr;
-  cudaGraphExec_t graph = nullptr;
-  Event before, after;
-
-  void queue() {
-    for (int i = 0; i < count; ++i) empty_kernel<<<1, 32, 0, stream>>>();
-    check(cudaGetLastError(), "empty kernel");
-  }
-  ~State() {
-    if (graph != nullptr) cudaGraphExecDestroy(graph);
-    if (stream != nullptr) cudaStreamDestroy(stream);
-  }
-};
-
-Launches::Launches(int launches, bool as_graph) : state_(std::make_unique<State>()) {
-  state_->count = launches;
-  check(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking), "cudaStreamCreate");
-  if (!as_graph) return;
-  cudaGraph_t graph = nullptr;
-  check(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeThreadLocal),
-        "cudaStreamBeginCapture");
-  state_->queue();
-  check(cudaStreamEndCapture(state_->stream, &graph), "cudaStreamEndCapture");
-  const cudaError_t error = cudaGraphInstantiate(&state_->graph, graph, 0);
-  cudaGraphDestroy(graph);
-  check(error, "cudaGraphInstantiate");
-}
-
-Launches::~Launches() = default;
-
-double Launches::sample_us() {
-  State& state = *state_;
-  state.before.record(state.stream);
-  if (state.graph != nullptr) {
-    check(cudaGraphLaunch(state.graph, state.stream), "cudaGraphLaunch");
-  } else {
-    state.queue();
-  }
-  state.after.record(state.stream);
-  return state.after.microseconds_since(state.before) / state.count;
+void queue_empty_kernel(Stream stream) {
+  launch("empty kernel", stream, empty_kernel, 1, 32, 0);
 }
 
 }  // namespace opbook::ch02::gpu

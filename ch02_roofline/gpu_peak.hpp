@@ -3,7 +3,6 @@
 // What the GPU's units multiply and add, out of registers; and what it costs to launch a kernel.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -71,18 +70,7 @@ inline std::optional<int> Units::fp64_lanes() const {
   }
 }
 
-/// Microseconds of an empty kernel on the device's clock, mean of `launches` on end: queued one by
-/// one, or as one graph.
-class Launches {
- public:
-  Launches(int launches, bool as_graph);
-  ~Launches();
-  Launches(const Launches&) = delete;
-  double sample_us();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+/// Queues a kernel that does nothing: what is left is the launch.
+void queue_empty_kernel(Stream stream);
 
 }  // namespace opbook::ch02::gpu

@@ -7,6 +7,7 @@
 
 #include "ch02_roofline/gpu_bandwidth.hpp"
 #include "ch02_roofline/gpu_peak.hpp"
+#include "ch02_roofline/launches.hpp"
 #include "ch02_roofline/matmul.hpp"
 #include "ch02_roofline/roofs.hpp"
 #include "common/chapter.hpp"

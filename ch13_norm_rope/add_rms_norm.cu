@@ -3,6 +3,7 @@
 #include "ch13_norm_rope/add_rms_norm.hpp"
 #include "ch13_norm_rope/normalise.cuh"
 #include "ch13_norm_rope/unfused.cuh"
+#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
@@ -11,6 +12,7 @@ template <class T, int threads, int vectors, bool plain>
 __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void add_rms_norm_kernel(
     GridRows<const T> x, GridRows<const T> r, const T* w, GridRows<T> s, GridRows<T> y, int count,
     Normaliser normaliser) {
+  await_earlier_kernels();
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row, residual;
   row.load(x.own(), count);
@@ -65,8 +67,8 @@ void add_rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
       on_vectors(y) && launch_held<4096>(count, [&]<int threads, int vectors>() {
         const auto kernel = normaliser.plain ? add_rms_norm_kernel<T, threads, vectors, true>
                                              : add_rms_norm_kernel<T, threads, vectors, false>;
-        launch("add_rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), grid(r), w.data,
-               grid(s), grid(y), static_cast<int>(count), normaliser);
+        launch_early("add_rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), grid(r),
+                     w.data, grid(s), grid(y), static_cast<int>(count), normaliser);
       });
   if (!held) {
     launch("add_rms_norm", stream, any_add_rms_norm_kernel<T>, blocks,

@@ -5,6 +5,7 @@
 
 #include "ch13_norm_rope/layer_norm.hpp"
 #include "ch13_norm_rope/unfused.cuh"
+#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
@@ -27,6 +28,7 @@ __device__ float sum_of_squares_from(const Vector<T>& vector, float mean, int va
 template <class T, int threads, int vectors>
 __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void layer_norm_kernel(
     GridRows<const T> x, const T* g, const T* b, GridRows<T> y, int count, float n, float eps) {
+  await_earlier_kernels();
   constexpr int width = vector_width<T>;
   __shared__ float sums[32], square_sums[32];
   T* const y_row = y.own();
@@ -116,9 +118,9 @@ void layer_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const RowGrid grid(x, y);
   const bool held = grid.fits() && on_vectors(x) && on_vectors(g) && on_vectors(b) &&
                     on_vectors(y) && launch_held(count, [&]<int threads, int vectors>() {
-                      launch("layer_norm", stream, layer_norm_kernel<T, threads, vectors>,
-                             grid.blocks(), threads, 0, grid(x), g.data, b.data, grid(y),
-                             static_cast<int>(count), static_cast<float>(x.cols), eps);
+                      launch_early("layer_norm", stream, layer_norm_kernel<T, threads, vectors>,
+                                   grid.blocks(), threads, 0, grid(x), g.data, b.data, grid(y),
+                                   static_cast<int>(count), static_cast<float>(x.cols), eps);
                     });
   if (!held) {
     launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,

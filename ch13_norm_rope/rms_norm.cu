@@ -5,6 +5,7 @@
 #include "ch13_norm_rope/normalise.cuh"
 #include "ch13_norm_rope/rms_norm.hpp"
 #include "ch13_norm_rope/unfused.cuh"
+#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 template <class T, int threads, int vectors, bool plain>
 __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void rms_norm_kernel(
     GridRows<const T> x, const T* w, GridRows<T> y, int count, Normaliser normaliser) {
+  await_earlier_kernels();
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
@@ -66,8 +68,8 @@ void rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
                       const auto kernel = normaliser.plain
                                               ? rms_norm_kernel<T, threads, vectors, true>
                                               : rms_norm_kernel<T, threads, vectors, false>;
-                      launch("rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), w.data,
-                             grid(y), static_cast<int>(count), normaliser);
+                      launch_early("rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x),
+                                   w.data, grid(y), static_cast<int>(count), normaliser);
                     });
   if (!held) {
     launch("rms_norm", stream, any_rms_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,

@@ -4,6 +4,7 @@
 #include "ch13_norm_rope/rms_norm_rope.hpp"
 #include "ch13_norm_rope/turn.cuh"
 #include "ch13_norm_rope/unfused.cuh"
+#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
@@ -16,6 +17,7 @@ __global__ __launch_bounds__(
                                                                AngleRows<T> tables, GridRows<T> y,
                                                                int count, Normaliser normaliser,
                                                                Tail tail) {
+  await_earlier_kernels();
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
@@ -56,17 +58,18 @@ void rms_norm_rope(Stream stream, Rows<const std::type_identity_t<T>> x,
   const Normaliser normaliser(x.cols, options);
   const DeviceTables<T> device_tables(tables);
   const RowGrid grid(x, y);
-  const bool held =
-      grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) && on_vectors(w) &&
-      on_vectors(y) && pairs_on_vectors(tables, x.cols) && shared <= most_turn_bytes &&
-      launch_held(count, [&]<int threads, int vectors>() {
-        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
-        const auto kernel = normaliser.plain && tail.by_shuffle
-                                ? rms_norm_rope_kernel<T, threads, vectors, true>
-                                : rms_norm_rope_kernel<T, threads, vectors, false>;
-        launch("rms_norm_rope", stream, kernel, grid.blocks(), threads, shared, grid(x), w.data,
-               AngleRows<T>(device_tables), grid(y), static_cast<int>(count), normaliser, tail);
-      });
+  const bool held = grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) &&
+                    on_vectors(w) && on_vectors(y) && pairs_on_vectors(tables, x.cols) &&
+                    shared <= most_turn_bytes &&
+                    launch_held(count, [&]<int threads, int vectors>() {
+                      const Tail tail = Tail::of(tables, x.cols, threads, vectors);
+                      const auto kernel = normaliser.plain && tail.by_shuffle
+                                              ? rms_norm_rope_kernel<T, threads, vectors, true>
+                                              : rms_norm_rope_kernel<T, threads, vectors, false>;
+                      launch_early("rms_norm_rope", stream, kernel, grid.blocks(), threads, shared,
+                                   grid(x), w.data, AngleRows<T>(device_tables), grid(y),
+                                   static_cast<int>(count), normaliser, tail);
+                    });
   if (!held) {
     launch("rms_norm_rope", stream, any_rms_norm_rope_kernel<T>, blocks, row_shape(count).threads,
            0, x, w.data, device_tables, y, normaliser);

@@ -8,6 +8,7 @@
 #include "ch13_norm_rope/rms_norm_rope_quant.hpp"
 #include "ch13_norm_rope/turn.cuh"
 #include "ch13_norm_rope/unfused.cuh"
+#include "common/cuda/early.cuh"
 #include "common/cuda/quantise.cuh"
 
 namespace opbook::ch13::gpu {
@@ -77,6 +78,7 @@ __global__ __launch_bounds__(
                                                                AngleRows<T> tables,
                                                                GridQuantised<T> out, int count,
                                                                Normaliser normaliser, Tail tail) {
+  await_earlier_kernels();
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
@@ -219,10 +221,10 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
             normaliser.plain && tail.by_shuffle && lanes == 0 && out.y.data == nullptr;
         const auto kernel = usual ? rms_norm_rope_quant_kernel<T, threads, vectors, true>
                                   : rms_norm_rope_quant_kernel<T, threads, vectors, false>;
-        launch("rms_norm_rope_quant", stream, kernel, grid.blocks(), threads, shared, grid(x),
-               w.data, AngleRows<T>(device_tables),
-               GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
-               static_cast<int>(count), normaliser, tail);
+        launch_early("rms_norm_rope_quant", stream, kernel, grid.blocks(), threads, shared, grid(x),
+                     w.data, AngleRows<T>(device_tables),
+                     GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
+                     static_cast<int>(count), normaliser, tail);
       });
   if (!held) {
     launch("rms_norm_rope_quant", stream, any_rms_norm_rope_quant_kernel<T>, blocks,

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "common/cuda/early.cuh"
 #include "common/cuda/held_row.cuh"
-#include "common/cuda/launch.cuh"
 #include "common/cuda/reduce.cuh"
 #include "common/cuda/vector.cuh"
 
@@ -18,6 +18,7 @@ using namespace opbook::gpu;
 /// blockDim.y rows, or a piece of one.
 template <int width, class T, class F>
 __global__ void map_kernel(Rows<T> y, unsigned blocks_a_row, F f) {
+  await_earlier_kernels();
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x / blocks_a_row) * blockDim.y + threadIdx.y;
   const std::int64_t chunk = blockIdx.x % blocks_a_row;
@@ -39,8 +40,8 @@ void map(const char* name, Stream stream, Rows<T> y, bool all_on_vectors, F f) {
   const std::int64_t blocks_a_row = (items + across - 1) / across;
   const std::int64_t blocks = (y.rows() + rows - 1) / rows * blocks_a_row;
   const auto kernel = vectors ? map_kernel<vector_width<T>, T, F> : map_kernel<1, T, F>;
-  launch(name, stream, kernel, blocks_for(name, blocks), dim3(across, rows), 0, y,
-         static_cast<unsigned>(blocks_a_row), f);
+  launch_early(name, stream, kernel, blocks_for(name, blocks), dim3(across, rows), 0, y,
+               static_cast<unsigned>(blocks_a_row), f);
 }
 
 /// out[row] = the sum of a row's elements / divisor, a block a row.

@@ -131,16 +131,10 @@ template <class T, int pairs>
 struct PackedPairs {
   Packed<T, pairs> low, high;
 
+  /// Asks for it. No kernel here writes what it reads.
   template <class Lane>
-  __device__ static PackedPairs of_head(const T* head, const Lane& lane) {
-    const T* const from = head + lane.low();
-    return {*reinterpret_cast<const Packed<T, pairs>*>(from),
-            *reinterpret_cast<const Packed<T, pairs>*>(from + lane.to_high())};
-  }
-  /// The same of what no kernel writes while this one runs.
-  template <class Lane>
-  __device__ static PackedPairs of_weight(const T* weight, const Lane& lane) {
-    const T* const from = weight + lane.low();
+  __device__ static PackedPairs of(const T* row, const Lane& lane) {
+    const T* const from = row + lane.low();
     PackedPairs packed;
     load_early(from, packed.low.words);
     load_early(from + lane.to_high(), packed.high.words);
@@ -169,7 +163,6 @@ template <class Lane>
 struct HeldAngles {
   float cos[Lane::pairs], sin[Lane::pairs];
 
-  HeldAngles() = default;
   template <class T>
   __device__ HeldAngles(const HeldInputs<T>& in, const Lane& lane, TableRow at) {
     if (!lane.turns()) return;
@@ -189,6 +182,11 @@ template <class T, class Lane>
 struct SharedOperands {
   PackedPairs<T, Lane::pairs> weight;
   HeldAngles<Lane> angles;
+
+  /// Asks for them; the earlier the better, for no reduction depends on them.
+  __device__ SharedOperands(const HeldInputs<T>& in, const Lane& lane, const T* weight_row,
+                            TableRow at)
+      : weight(PackedPairs<T, Lane::pairs>::of(weight_row, lane)), angles(in, lane, at) {}
 };
 
 /// rstd of a whole head, in each of its lanes.
@@ -198,63 +196,76 @@ __device__ float held_rstd(const Pairs<Lane::pairs>& x, const Lane& lane, float 
   return rstd_of(sum, static_cast<float>(Lane::dh), eps);
 }
 
+/// Where a lane's part of a head goes.
+struct HeadTarget {
+  const HeldOutputs& out;
+  Head head;
+  float8_e4m3fn* codes;  ///< from the lane's lower columns on
+  float* scale;
+  bool stored;  ///< whether the head is there at all
+
+  template <class Lane>
+  __device__ HeadTarget(const HeldOutputs& outputs, const Lane& lane, std::uint32_t row, Head of,
+                        bool is_stored)
+      : out(outputs),
+        head(of),
+        codes(outputs.codes.at<float8_e4m3fn>(of) + lane.low()),
+        scale(outputs.scale + row),
+        stored(is_stored) {}
+};
+
 /// Scale and codes of a head.
 template <class Lane>
-__device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, const HeldOutputs& out,
-                              std::uint32_t row, Head head, bool stored) {
+__device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, const HeadTarget& to) {
   const float scale = scale_of(lanes_max(__float_as_uint(y.largest()), Lane::lanes));
-  if (!stored || !lane.busy()) return;
-  if (lane.within_team() == 0) out.scale[row] = scale;
-  auto* const codes = out.codes.at<float8_e4m3fn>(head) + lane.low();
+  if (!to.stored || !lane.busy()) return;
+  if (lane.within_team() == 0) *to.scale = scale;
   const CodeQuotient quotient(scale);
-  store_codes(codes, y.low, quotient);
-  store_codes(codes + lane.to_high(), y.high, quotient);
+  store_codes(to.codes, y.low, quotient);
+  store_codes(to.codes + lane.to_high(), y.high, quotient);
+}
+
+/// All of the operator on a head that was read. `there`: whether its token's angles are.
+template <class T, class Lane>
+__device__ void held_finish(const PackedPairs<T, Lane::pairs>& x, const Lane& lane, float eps,
+                            const SharedOperands<T, Lane>& operands, bool there,
+                            const HeadTarget& to) {
+  Pairs<Lane::pairs> v = x.values();
+  float rstd = held_rstd(v, lane, eps);
+  // All of a lane's pairs turn or none: what should turn by angles that are not there is NaN.
+  if (lane.turns() && !there) rstd = __uint_as_float(0x7FFFFFFFu);
+  v.normalise(operands.weight.values(), rstd);
+  if (lane.turns()) operands.angles.turn(v);
+  if (to.out.with_y && to.stored && lane.busy()) {
+    float* const y = to.out.y.at<float>(to.head) + lane.low();
+    store_y(y, v.low);
+    store_y(y + lane.to_high(), v.high);
+  }
+  held_quantise(v, lane, to);
 }
 
 /// One row of the flat grid: asked for when it is made, worked off by finish().
 template <class T, class Lane>
 class HeldHead {
  public:
-  HeldHead() = default;
   __device__ HeldHead(const HeldInputs<T>& in, const Lane& lane, std::uint32_t row)
       : row_(row),
         head_(in.head(row)),
         at_(in.table_row(head_.token)),
-        x_(Part::of_head(in.x(head_), lane)) {}
+        x_(PackedPairs<T, Lane::pairs>::of(in.x(head_), lane)),
+        operands_(in, lane, in.weight(head_), at_) {}
 
-  /// Asks for them; the earlier the better, for no reduction depends on them.
-  __device__ SharedOperands<T, Lane> operands(const HeldInputs<T>& in, const Lane& lane) const {
-    return {Part::of_weight(in.weight(head_), lane), HeldAngles<Lane>(in, lane, at_)};
-  }
-  /// Whether those of another head serve for this one as well.
-  __device__ bool shares(const HeldHead& other, const HeldInputs<T>& in) const {
-    return head_.token == other.head_.token &&
-           (head_.index < in.q_heads) == (other.head_.index < in.q_heads);
-  }
-
-  /// All of the operator.
   __device__ void finish(const HeldInputs<T>& in, const Lane& lane, const HeldOutputs& out,
-                         const SharedOperands<T, Lane>& operands, bool stored) const {
-    Pairs<Lane::pairs> v = x_.values();
-    float rstd = held_rstd(v, lane, in.eps);
-    // All of a lane's pairs turn or none: what should turn by angles that are not there is NaN.
-    if (lane.turns() && !at_.there) rstd = __uint_as_float(0x7FFFFFFFu);
-    v.normalise(operands.weight.values(), rstd);
-    if (lane.turns()) operands.angles.turn(v);
-    if (out.with_y && stored && lane.busy()) {
-      float* const y = out.y.at<float>(head_) + lane.low();
-      store_y(y, v.low);
-      store_y(y + lane.to_high(), v.high);
-    }
-    held_quantise(v, lane, out, row_, head_, stored);
+                         bool stored) const {
+    held_finish(x_, lane, in.eps, operands_, at_.there, HeadTarget(out, lane, row_, head_, stored));
   }
 
  private:
-  using Part = PackedPairs<T, Lane::pairs>;
   std::uint32_t row_;
   Head head_;
   TableRow at_;
-  Part x_;
+  PackedPairs<T, Lane::pairs> x_;
+  SharedOperands<T, Lane> operands_;
 };
 
 /// Calls launch.operator()<dh>() with a width that lanes can hold; false for any other.

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 
 #include "ch28_design/block_counts.hpp"
+#include "ch28_design/our_blocks.hpp"
 #include "common/checked.hpp"
 #include "common/error.hpp"
 
@@ -56,7 +56,12 @@ std::int64_t flops(const Arguments& a, std::int64_t rows, Convention convention)
                       checked_mul({a_row, rows})});
 }
 
-std::int64_t rows_of(Design design, const Arguments& a) {
+/// Whether design D deals out the heads of each token for itself (our_blocks.hpp).
+bool is_dealt_out(const Arguments& a, std::int64_t rows) {
+  return is_held_width(a.head_dim) && rows > our_few_rows;
+}
+
+std::int64_t rows_of(Design design, const Arguments& a, std::int64_t rows) {
   switch (design) {
     case Design::A:
       return 1;
@@ -67,7 +72,21 @@ std::int64_t rows_of(Design design, const Arguments& a) {
     case Design::D:
       break;
   }
-  return our_rows_per_block(a.head_dim);
+  if (!is_held_width(a.head_dim)) return our_unheld_rows;
+  return is_dealt_out(a, rows) ? our_heads_of_a_block(a.head_dim)
+                               : our_few_rows_of_a_block(a.head_dim);
+}
+
+/// Blocks of one kind of head of one token.
+BlockCounts counts_dealt_out(const Arguments& a, std::int64_t rows_per_block) {
+  BlockCounts counts;
+  counts.grid = checked_mul(
+      {a.tokens, ceil_div(a.q_heads, rows_per_block) + ceil_div(a.kv_heads, rows_per_block)});
+  counts.weight_reads = counts.grid;
+  counts.table_reads = counts.grid;
+  counts.most_kinds = 1;
+  counts.most_tokens = 1;
+  return counts;
 }
 
 /// The book's counts: blocks begin with a token's first row, and each takes both weights.
@@ -128,15 +147,6 @@ double OperatorLedger::ai() const {
   return ratio(flops, ideal_bytes);
 }
 
-std::int64_t our_rows_per_block(std::int64_t head_dim) {
-  for (const std::int64_t held : {64, 96, 128, 192, 256}) {
-    if (head_dim != held) continue;
-    const std::int64_t lanes_a_row = std::bit_ceil(static_cast<std::uint64_t>(head_dim / 16));
-    return 2 * 64 / lanes_a_row;
-  }
-  return 8;
-}
-
 OperatorLedger operator_ledger(const Arguments& a, Convention convention) {
   require_valid(a, convention);
   OperatorLedger ledger;
@@ -157,10 +167,13 @@ OperatorLedger operator_ledger(const Arguments& a, Convention convention) {
 
 DesignLedger design_ledger(const Arguments& a, Design design, Convention convention) {
   const OperatorLedger op = operator_ledger(a, convention);
-  const std::int64_t block = rows_of(design, a);
-  const BlockCounts counts = convention == Convention::book
-                                 ? counts_by_the_book(a, op.rows, block)
-                                 : count_blocks({a.tokens, a.q_heads, a.kv_heads}, block);
+  const std::int64_t block = rows_of(design, a, op.rows);
+  const auto counted = [&] {
+    if (convention == Convention::book) return counts_by_the_book(a, op.rows, block);
+    if (design == Design::D && is_dealt_out(a, op.rows)) return counts_dealt_out(a, block);
+    return count_blocks({a.tokens, a.q_heads, a.kv_heads}, block);
+  };
+  const BlockCounts counts = counted();
   DesignLedger ledger;
   ledger.design = design;
   ledger.rows_per_block = block;

@@ -75,11 +75,6 @@ struct DesignLedger {
 inline constexpr Design all_designs[] = {Design::A, Design::B, Design::C, Design::D};
 std::string_view name_of(Design design);
 
-/// Rows that a block of our kernel takes: 64 threads, two rows for each team of lanes, of which
-/// each holds 16 columns; at other widths than those it is made for, 8. (Of few rows in all it
-/// takes one for each team instead, which the ledger does not follow.)
-std::int64_t our_rows_per_block(std::int64_t head_dim);
-
 /// Both throw ArgumentError as require_valid() does, and where a figure passes int64.
 OperatorLedger operator_ledger(const Arguments& arguments, Convention convention);
 DesignLedger design_ledger(const Arguments& arguments, Design design, Convention convention);

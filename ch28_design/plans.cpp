@@ -46,7 +46,7 @@ Kernel fused_kernel(const Parts& parts) {
 
 /// Table rows that blocks read, a row that several tokens of a block share once.
 std::int64_t table_rows_by_block(const Parts& parts, const DesignLedger& design) {
-  if (parts.options.positions.table_rows == 0) return design.table_reads;
+  if (parts.options.positions.table_rows == 0 || design.tables_held == 1) return design.table_reads;
   const std::int64_t heads = parts.a.heads();
   std::int64_t rows = 0;
   for (std::int64_t begin = 0; begin < parts.op.rows; begin += design.rows_per_block) {

@@ -4,18 +4,22 @@
 //   A  a row a block: every row asks the L2 for them anew.
 //   B  rows_per_block rows: those of one token share its angles through the L1.
 //   C  all rows of a token.
-//   D  consecutive rows as in B, but as many as the device likes: blocks of few warps, so that an
-//      SM has many that wait for different things, and two heads a lane, both asked for before
-//      either is waited for. 16 elements a lane leave 336 instructions at the speed of memory, and
-//      it takes most of them: asking the L2 for a later block's rows, which pays in chapter 13,
-//      costs more here than it brings (85 instead of 91 % of a copy).
+//   D  a warp takes a few heads of one token, all of q or all of k: two for each team of lanes,
+//   both
+//      asked for before either is waited for. Weight, angles, and where rows begin are then the
+//      warp's, not each row's. 16 elements a lane leave 336 instructions at the speed of memory;
+//      with rows of any token in a warp, whose addresses each lane worked out, 295 were used and 91
+//      % of a copy reached. Few rows do not fill the card, and nothing overlaps: a head a team,
+//      four pairs a lane, and the launch itself early.
 
 #include <algorithm>
 #include <vector>
 
 #include "ch28_design/any_head.cuh"
 #include "ch28_design/held_head.cuh"
-#include "common/cuda/launch.cuh"
+#include "ch28_design/our_blocks.hpp"
+#include "ch28_design/warp_heads.cuh"
+#include "common/cuda/early.cuh"
 
 namespace opbook::ch28::gpu {
 namespace {
@@ -35,30 +39,44 @@ __global__ __launch_bounds__(
   for (std::uint32_t round = first; round < end; round += teams) {
     const std::uint32_t row = round + lane.team();
     const HeldHead<T, Lane> head(in, lane, min(row, end - 1));
-    head.finish(in, lane, out, head.operands(in, lane), row < end);
+    head.finish(in, lane, out, row < end);
   }
 }
 
-/// Design D: a warp takes `steps` times as many consecutive rows as its teams hold. `blocks` that
-/// must fit an SM tell the compiler how many registers it may take to ask for things early.
-template <class T, class Lane, int steps, int threads, int blocks>
-__global__ __launch_bounds__(threads, blocks) void many_heads_kernel(HeldInputs<T> in,
-                                                                     HeldOutputs out) {
+/// Design D. `blocks` that must fit an SM tell the compiler how many registers it may take.
+template <class T, class Lane, int steps, int blocks>
+__global__ __launch_bounds__(32, std::min(blocks, most_blocks_per_sm())) void many_heads_kernel(
+    HeldInputs<T> in, HeldOutputs out, WarpGrid grid) {
   constexpr unsigned at_once = Lane::teams_a_warp;
   const Lane lane(in.half);
-  const std::uint32_t warp = blockIdx.x * (threads / 32) + threadIdx.x / 32;
-  const std::uint32_t first = warp * (steps * at_once) + lane.team() % at_once;
-  HeldHead<T, Lane> head[steps];
+  const unsigned team = lane.team();
+  const WarpHeads heads = grid.own(in);
+  const HeadRows<T> rows(in, heads);
+  PackedPairs<T, Lane::pairs> x[steps];
 #pragma unroll
   for (int i = 0; i < steps; ++i) {
-    head[i] = HeldHead<T, Lane>(in, lane, min(first + i * at_once, in.rows - 1));
+    x[i] = PackedPairs<T, Lane::pairs>::of(rows[min(i * at_once + team, heads.count - 1)], lane);
   }
-  SharedOperands<T, Lane> operands = head[0].operands(in, lane);
+  const TableRow at = in.table_row(heads.token);
+  const SharedOperands<T, Lane> operands(in, lane, heads.of_q ? in.q_weight : in.k_weight, at);
 #pragma unroll
   for (int i = 0; i < steps; ++i) {
-    if (i > 0 && !head[i].shares(head[i - 1], in)) operands = head[i].operands(in, lane);
-    head[i].finish(in, lane, out, operands, first + i * at_once < in.rows);
+    if (i * at_once >= heads.count) return;
+    const std::uint32_t place = i * at_once + team, head = heads.first + place;
+    held_finish(x[i], lane, in.eps, operands, at.there,
+                HeadTarget(out, lane, heads.token * in.heads + head, {heads.token, head},
+                           place < heads.count));
   }
+}
+
+/// Design D for few rows: a row a team.
+template <class T, class Lane, int threads>
+__global__ __launch_bounds__(threads) void few_heads_kernel(HeldInputs<T> in, HeldOutputs out) {
+  await_earlier_kernels();
+  const Lane lane(in.half);
+  const std::uint32_t row = blockIdx.x * (threads / Lane::lanes) + lane.team();
+  const HeldHead<T, Lane> head(in, lane, min(row, in.rows - 1));
+  head.finish(in, lane, out, row < in.rows);
 }
 
 /// Any dh, any base, any strides: a warp a row.
@@ -88,9 +106,6 @@ __global__ void any_heads_kernel(DeviceHeads<T> in, DeviceOutputs out,
   }
 }
 
-/// Rows that do not fill the card.
-constexpr std::uint32_t few_rows = 4096;
-
 std::uint32_t rows_per_block(const QkOptions& options, std::int64_t heads) {
   switch (options.design) {
     case Design::A:
@@ -100,7 +115,7 @@ std::uint32_t rows_per_block(const QkOptions& options, std::int64_t heads) {
     case Design::C:
       return static_cast<std::uint32_t>(heads);
     default:
-      return 8;  // D, where it takes the slow path
+      return static_cast<std::uint32_t>(our_unheld_rows);  // D, where it takes the slow path
   }
 }
 
@@ -112,16 +127,18 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
   const auto blocks = [&](std::int64_t each) {
     return blocks_for("rows", (in.rows + each - 1) / each);
   };
-  using EightPairs = Lane<dh, 8, all_turn>;
+  using EightPairs = Lane<dh, our_pairs, all_turn>;
   if (options.design == Design::D) {
-    constexpr int threads = 64, teams = threads / EightPairs::lanes;
-    if (in.rows <= few_rows) {  // nothing to overlap with: a head a lane is done sooner
-      launch(name, stream, many_heads_kernel<T, EightPairs, 1, threads, 14>, blocks(teams), threads,
-             0, in, out);
+    if (in.rows <= our_few_rows) {
+      using FewPairs = Lane<dh, our_few_pairs, all_turn>;
+      constexpr int threads = our_few_threads;
+      launch_early(name, stream, few_heads_kernel<T, FewPairs, threads>,
+                   blocks(our_few_rows_of_a_block(dh)), threads, 0, in, out);
     } else {
-      constexpr int fit = all_turn ? 12 : 10;
-      launch(name, stream, many_heads_kernel<T, EightPairs, 2, threads, fit>, blocks(teams * 2),
-             threads, 0, in, out);
+      constexpr int fit = EightPairs::busy_lanes < EightPairs::lanes ? 20 : all_turn ? 28 : 24;
+      const WarpGrid grid(in, our_heads_of_a_block(dh));
+      launch(name, stream, many_heads_kernel<T, EightPairs, our_steps, fit>,
+             blocks_for("rows", grid.blocks()), 32, 0, in, out, grid);
     }
   } else if (options.design == Design::A) {
     using WholeWarp = Lane<dh, dh <= 128 ? 2 : 4, all_turn>;

@@ -31,8 +31,8 @@ __global__ __launch_bounds__(unfused_threads) void held_norm_kernel(HeldInputs<T
   using Part = PackedPairs<T, Lane::pairs>;
   const Lane lane(in.half);
   const TeamRow<T, Lane> at(in);
-  const Part weight = Part::of_weight(in.weight(at.head), lane);
-  auto v = Part::of_head(in.x(at.head), lane).values();
+  const Part weight = Part::of(in.weight(at.head), lane);
+  auto v = Part::of(in.x(at.head), lane).values();
   v.normalise(weight.values(), held_rstd(v, lane, in.eps));
   if (at.there) Part::of(v).store(normed.at<T>(at.head), lane);
 }
@@ -45,7 +45,7 @@ __global__ __launch_bounds__(unfused_threads) void held_rope_kernel(HeldInputs<T
   const Lane lane(in.half);
   const TeamRow<T, Lane> at(in);
   const TableRow angles = in.table_row(at.head.token);
-  auto v = Part::of_head(normed.at<const T>(at.head), lane).values();
+  auto v = Part::of(normed.at<const T>(at.head), lane).values();
   if (lane.turns() && angles.there) {
     HeldAngles<Lane>(in, lane, angles).turn(v);
   } else if (lane.turns()) {
@@ -60,8 +60,8 @@ __global__ __launch_bounds__(unfused_threads) void held_quant_kernel(HeldInputs<
                                                                      HeldOutputs out) {
   const Lane lane(in.half);
   const TeamRow<T, Lane> at(in);
-  const auto y = PackedPairs<T, Lane::pairs>::of_head(rotated.at<const T>(at.head), lane).values();
-  held_quantise(y, lane, out, at.row, at.head, at.there);
+  const auto y = PackedPairs<T, Lane::pairs>::of(rotated.at<const T>(at.head), lane).values();
+  held_quantise(y, lane, HeadTarget(out, lane, at.row, at.head, at.there));
 }
 
 template <class T, int dh, bool all_turn>

@@ -51,6 +51,11 @@ function(opbook_cuda_flags)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     list(APPEND flags -std=c++20)
   endif()
+  # Kernels keep to the instructions of sm_75 where newer ones have a stand-in, so that those are
+  # tested on any GPU.
+  if(OPBOOK_CUDA_FALLBACK)
+    list(APPEND flags -DOPBOOK_CUDA_FALLBACK)
+  endif()
   set(warnings -Xcompiler=-Wall,-Wextra)
   if(OPBOOK_WERROR)
     list(APPEND warnings -Werror=all-warnings)

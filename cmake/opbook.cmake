@@ -10,6 +10,7 @@ option(OPBOOK_SANITIZE "Compile with AddressSanitizer and UndefinedBehaviorSanit
 set(OPBOOK_TESTS "" CACHE STRING "Tests to build: a regular expression on source files; empty: all")
 set(OPBOOK_CUDA AUTO CACHE STRING "CUDA code: AUTO (where a CUDA compiler is), ON or OFF")
 set_property(CACHE OPBOOK_CUDA PROPERTY STRINGS AUTO ON OFF)
+option(OPBOOK_CUDA_FALLBACK "Compile CUDA code as for sm_75, whatever the architecture" OFF)
 
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)

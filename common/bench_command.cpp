@@ -207,7 +207,9 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
     for (ResultRow& row : stepped ? timed_step(problem, results.machine, options)
                                   : timed_rows(problem, device, results.machine, llc, options)) {
       if (row.plan != "unfused") row.worst_ulp = worst_ulp;
-      if (device == Device::cuda && !stepped) counters.add_to(row, p);
+      if (device == Device::cuda && !stepped && row.temperature == "cold") {
+        counters.add_to(row, p);
+      }
       const std::string impossible = gpu::impossible_rate(row, results.machine);
       if (impossible.empty()) {
         results.rows.push_back(std::move(row));

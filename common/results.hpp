@@ -24,7 +24,7 @@ struct ResultRow {
   std::string dtype;
   std::string plan;         ///< "unfused", "fused", or the name of a step (problem.hpp)
   std::string device;       ///< "cpu" or "cuda"
-  std::string temperature;  ///< "cold" or "hot"
+  std::string temperature;  ///< "cold", or "hot": launched by a graph
 
   std::int64_t bytes = 0;  ///< the exact ledger's
   std::int64_t flops = 0;
@@ -34,7 +34,8 @@ struct ResultRow {
   std::int64_t n = 0;  ///< samples
   double gb_per_s = not_measured;
 
-  std::string roof = "copy";            ///< what the share is of: "copy" or "converting copy"
+  std::string roof = "copy";            ///< what the share is of: "copy", "converting copy" or,
+                                        ///< of a row in a graph, "one read"
   double share_of_roof = not_measured;  ///< median of the paired ratios,
   double share_lo = not_measured;       ///< and the bounds
   double share_hi = not_measured;       ///< of its confidence interval

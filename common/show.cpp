@@ -70,14 +70,15 @@ std::string four_columns(const Results& results) {
     std::vector<std::string> cells{row.op,
                                    row.dtype,
                                    fmt::format("{}", fmt::join(row.shape, " x ")),
-                                   row.plan,
+                                   row.temperature == "hot" ? row.plan + ", graph" : row.plan,
                                    megabytes(row.bytes),
                                    replay_text(row),
                                    row.dram_bytes ? megabytes(*row.dram_bytes) : "-"};
     if (counts_l2) cells.push_back(row.l2_bytes ? megabytes(*row.l2_bytes) : "-");
     cells.insert(cells.end(),
                  {fixed(row.median_us, row.median_us < 100 ? 1 : 0), fixed(row.gb_per_s, 1),
-                  share(row.share_of_roof, row.share_lo, row.share_hi)});
+                  share(row.share_of_roof, row.share_lo, row.share_hi) +
+                      (row.roof == "one read" ? " of one read" : "")});
     if (converts) cells.push_back(converting_share(row));
     table.add_row(cells);
   }
@@ -116,11 +117,22 @@ std::string counters_lines(const Results& results) {
   }
   std::set<std::string> reasons;
   for (const ResultRow& row : results.rows) {
-    if (!row.dram_bytes) reasons.insert(row.counters_note.value_or("not read in this run"));
+    if (!row.dram_bytes && row.temperature == "cold")
+      reasons.insert(row.counters_note.value_or("not read in this run"));
   }
   std::string text;
   for (const std::string& reason : reasons) text += "counters: " + reason + "\n";
   return text;
+}
+
+/// How the rows of a graph were timed.
+std::string graph_line(const Results& results) {
+  const bool any = std::any_of(results.rows.begin(), results.rows.end(),
+                               [](const ResultRow& row) { return row.temperature == "hot"; });
+  if (!any) return "";
+  return "graph: launch after launch in a CUDA graph, each on data that no cache holds. One read: "
+         "a "
+         "kernel\nthere that reads a single word, the least that an operator can take.\n";
 }
 
 std::string notes(const Results& results) {
@@ -197,6 +209,7 @@ std::string render_results(const Results& results) {
   }
   std::string text = machine_line(results.machine) + "\n" + four_columns(results) + "\n";
   text += counters_lines(results);
+  text += graph_line(results);
   for (const ResultRow& row : results.rows) {
     if (!row.replay_shape) continue;
     text += fmt::format("* replayed on fewer rows: {} {} on [{}].\n", row.op, row.dtype,

@@ -16,7 +16,7 @@ from terminal import Stop, run_logged, say, show, tail
 
 BUILD = machine.ROOT / "build"
 LOGS = BUILD / "log"
-PRESETS = ("default", "debug", "asan", "cuda")
+PRESETS = ("default", "debug", "asan", "cuda", "fallback")
 
 # Surroundings whose change leaves nothing of a build to keep.
 AFRESH = {

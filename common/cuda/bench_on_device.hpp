@@ -19,8 +19,10 @@ void fill_repeating(const Problem& problem, DeviceTensors& tensors);
 
 /// Times both plans of a problem on the current device, each in turn with a device copy of the
 /// same bytes, the L2 flushed before each sample; one row a plan, replay columns included; or of
-/// `plans` alone. The caller has verified the operator. Throws ArgumentError where memory does not
-/// suffice, DeviceUnavailable where the problem has no kernels.
+/// `plans` alone. With both plans of an operator that moves less than a megabyte a third row tells
+/// what the fused one takes in a graph ("hot", though its data is not), as a share of "one read":
+/// of a kernel that reads a single word. The caller has verified the operator. Throws ArgumentError
+/// where memory does not suffice, DeviceUnavailable where the problem has no kernels.
 std::vector<ResultRow> bench_on_device(const Problem& problem, const MachineInfo& device,
                                        const TimingOptions& options,
                                        std::span<const PlanKind> plans = both_plans);

@@ -42,7 +42,7 @@ class DeviceTensors {
     const Tensor& tensor = at(name, dtype_of<T>);
     return {reinterpret_cast<T*>(tensor.first), tensor.row_count * tensor.cols};
   }
-  std::byte* raw(std::string_view name) { return at(name).first; }
+  std::byte* raw(std::string_view name) const { return at(name).first; }
   std::int64_t bytes(std::string_view name) const { return at(name).bytes(); }
 
  private:

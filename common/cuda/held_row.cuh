@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "common/cuda/ahead.cuh"
+#include "common/cuda/launch.cuh"
 #include "common/cuda/vector.cuh"
 #include "common/rows.hpp"
 
@@ -24,17 +25,12 @@ namespace opbook::gpu {
 /// thread, 768 of 80. Of 512 such threads two, again of 64, or in float32, which would spill, one.
 template <class T>
 __host__ __device__ constexpr int blocks_per_sm(int threads, int vectors) {
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ / 100 == 9)
-  constexpr int most = 32;
-#else
-  constexpr int most = 16;  // sm_75 and sm_86 take no more, the others at least as many
-#endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   return threads <= 64 ? 8 : 1;  // the fallbacks take more registers
 #endif
   if (threads == 512 && vectors == 8) return sizeof(T) == 2 ? 2 : 1;
   const int wanted = (vectors <= 4 ? 1024 : 768) / threads;
-  return wanted < most ? wanted : most;
+  return wanted < most_blocks_per_sm() ? wanted : most_blocks_per_sm();
 }
 
 /// The vectors of a row that this thread holds; zeros beyond the row's `count`.

@@ -1,0 +1,36 @@
+#pragma once
+
+// How design D, our own, cuts the rows into blocks: for the ledger and for the kernels alike.
+
+#include <bit>
+#include <cstdint>
+
+namespace opbook::ch28 {
+
+/// Whether lanes hold a head of this width in registers. Any other goes element by element, eight
+/// rows a block.
+constexpr bool is_held_width(std::int64_t head_dim) {
+  return head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 192 || head_dim == 256;
+}
+inline constexpr std::int64_t our_unheld_rows = 8;
+
+/// Lanes that share a head where each holds `pairs` pairs of its columns: a power of two.
+constexpr std::int64_t lanes_of_a_head(std::int64_t head_dim, std::int64_t pairs) {
+  return std::int64_t{1} << std::bit_width(static_cast<std::uint64_t>(head_dim / 2 / pairs - 1));
+}
+
+/// Usually a block is a warp that takes heads of one token, all of q or all of k: two for each team
+/// of lanes, of eight pairs a lane.
+inline constexpr std::int64_t our_pairs = 8, our_steps = 2;
+constexpr std::int64_t our_heads_of_a_block(std::int64_t head_dim) {
+  return our_steps * 32 / lanes_of_a_head(head_dim, our_pairs);
+}
+
+/// Rows that do not fill the card: a block is two warps, of four pairs a lane, and takes rows as
+/// they come, one for each team.
+inline constexpr std::int64_t our_few_rows = 4096, our_few_pairs = 4, our_few_threads = 64;
+constexpr std::int64_t our_few_rows_of_a_block(std::int64_t head_dim) {
+  return our_few_threads / lanes_of_a_head(head_dim, our_few_pairs);
+}
+
+}  // namespace opbook::ch28
