@@ -3,20 +3,23 @@
 #include "ch13_norm_rope/add_rms_norm.hpp"
 #include "ch13_norm_rope/normalise.cuh"
 #include "ch13_norm_rope/unfused.cuh"
-#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors, bool plain>
-__global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void add_rms_norm_kernel(
-    GridRows<const T> x, GridRows<const T> r, const T* w, GridRows<T> s, GridRows<T> y, int count,
-    Normaliser normaliser) {
-  await_earlier_kernels();
+template <class T, int threads, int vectors, Case which>
+__global__ __launch_bounds__(
+    threads, blocks_per_sm<T>(which, threads,
+                              vectors)) void add_rms_norm_kernel(GridRows<const T> x,
+                                                                 GridRows<const T> r, const T* w,
+                                                                 GridRows<T> s, GridRows<T> y,
+                                                                 int count, Normaliser normaliser) {
+  if constexpr (which == Case::few) await_earlier_kernels();
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row, residual;
   row.load(x.own(), count);
   residual.load(r.own(), count);
+  const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) {
     bring_nearer(x.at(ahead), count * 16);
@@ -29,7 +32,7 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void a
   }
   row.store(s.own(), count);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held<plain>(row, w, count, rstd, normaliser, [](int) {});
+  normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   row.store(y.own(), count);
 }
 
@@ -65,10 +68,11 @@ void add_rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const bool held =
       grid.fits() && on_vectors(x) && on_vectors(r) && on_vectors(w) && on_vectors(s) &&
       on_vectors(y) && launch_held<4096>(count, [&]<int threads, int vectors>() {
-        const auto kernel = normaliser.plain ? add_rms_norm_kernel<T, threads, vectors, true>
-                                             : add_rms_norm_kernel<T, threads, vectors, false>;
-        launch_early("add_rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x), grid(r),
-                     w.data, grid(s), grid(y), static_cast<int>(count), normaliser);
+        launch_case("add_rms_norm", stream, normaliser.plain, grid.blocks(), threads, 0,
+                    add_rms_norm_kernel<T, threads, vectors, Case::general>,
+                    add_rms_norm_kernel<T, threads, vectors, Case::usual>,
+                    add_rms_norm_kernel<T, threads, vectors, Case::few>, grid(x), grid(r), w.data,
+                    grid(s), grid(y), static_cast<int>(count), normaliser);
       });
   if (!held) {
     launch("add_rms_norm", stream, any_add_rms_norm_kernel<T>, blocks,

@@ -4,8 +4,8 @@
 // of a copy, for its divisions follow one another.
 
 #include "ch13_norm_rope/layer_norm.hpp"
+#include "ch13_norm_rope/normalise.cuh"
 #include "ch13_norm_rope/unfused.cuh"
-#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
@@ -25,15 +25,19 @@ __device__ float sum_of_squares_from(const Vector<T>& vector, float mean, int va
   return even + odd;
 }
 
-template <class T, int threads, int vectors>
-__global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void layer_norm_kernel(
-    GridRows<const T> x, const T* g, const T* b, GridRows<T> y, int count, float n, float eps) {
-  await_earlier_kernels();
+template <class T, int threads, int vectors, Case which>
+__global__ __launch_bounds__(
+    threads, blocks_per_sm<T>(which, threads,
+                              vectors)) void layer_norm_kernel(GridRows<const T> x, const T* g,
+                                                               const T* b, GridRows<T> y, int count,
+                                                               float n, float eps) {
+  if constexpr (which == Case::few) await_earlier_kernels();
   constexpr int width = vector_width<T>;
   __shared__ float sums[32], square_sums[32];
   T* const y_row = y.own();
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
+  const SharedRow<T, threads, vectors, which == Case::few> gains(g, count), biases(b, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
 
@@ -54,11 +58,10 @@ __global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void l
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     const int i = row.index(k);
-    asm volatile("" ::: "memory");  // no weights earlier: see normalise.cuh
-    const Vector<T> gain = load_vector_if(i < count, g, i), bias = load_vector_if(i < count, b, i);
+    if constexpr (which != Case::few) asm volatile("" ::: "memory");  // see SharedRow
     const Vector<T> result = map_elements<T>(
         [&](float v, float g_j, float b_j) { return fmaf((v - mean) * rstd, g_j, b_j); },
-        row.part[k], gain, bias);
+        row.part[k], gains[k], biases[k]);
     if (i < count) store_vector(y_row, i, result);
   }
 }
@@ -116,12 +119,14 @@ void layer_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const unsigned blocks = blocks_for("x", x.rows());
   const std::int64_t count = vectors_of<T>(x.cols);
   const RowGrid grid(x, y);
-  const bool held = grid.fits() && on_vectors(x) && on_vectors(g) && on_vectors(b) &&
-                    on_vectors(y) && launch_held(count, [&]<int threads, int vectors>() {
-                      launch_early("layer_norm", stream, layer_norm_kernel<T, threads, vectors>,
-                                   grid.blocks(), threads, 0, grid(x), g.data, b.data, grid(y),
-                                   static_cast<int>(count), static_cast<float>(x.cols), eps);
-                    });
+  const bool held =
+      grid.fits() && on_vectors(x) && on_vectors(g) && on_vectors(b) && on_vectors(y) &&
+      launch_held(count, [&]<int threads, int vectors>() {
+        const auto usual = layer_norm_kernel<T, threads, vectors, Case::usual>;
+        launch_case("layer_norm", stream, true, grid.blocks(), threads, 0, usual, usual,
+                    layer_norm_kernel<T, threads, vectors, Case::few>, grid(x), g.data, b.data,
+                    grid(y), static_cast<int>(count), static_cast<float>(x.cols), eps);
+      });
   if (!held) {
     launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,
            g.data, b.data, y, eps);

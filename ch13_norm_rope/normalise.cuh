@@ -3,6 +3,7 @@
 // What the kernels that begin with an RMSNorm share, on a device.
 
 #include "ch13_norm_rope/rms_norm.hpp"
+#include "common/cuda/early.cuh"
 #include "common/cuda/held_row.cuh"
 #include "common/cuda/reduce.cuh"
 
@@ -37,21 +38,73 @@ struct Normaliser {
   }
 };
 
+/// The cases that a kernel is compiled for. All options in one kernel would cost it registers, and
+/// a branch in its loop keeps the compiler from asking for the next weights while it computes.
+enum class Case {
+  general,
+  usual,  ///< the options that nearly every model takes
+  few     ///< the same for few rows, which do not fill the card: nothing but time is short
+};
+__host__ __device__ constexpr bool is_usual(Case which) {
+  return which != Case::general;
+}
+
+/// Blocks that must fit an SM at once.
+template <class T>
+__host__ __device__ constexpr int blocks_per_sm(Case which, int threads, int vectors) {
+  return which == Case::few ? 1 : opbook::gpu::blocks_per_sm<T>(threads, vectors);
+}
+
+/// Launches a kernel in the case that fits: `usual`, whether the options are.
+template <class... Parameters>
+void launch_case(const char* name, Stream stream, bool usual, dim3 blocks, int threads,
+                 std::int64_t shared, void (*general_kernel)(Parameters...),
+                 void (*usual_kernel)(Parameters...), void (*few_kernel)(Parameters...),
+                 std::type_identity_t<Parameters>... arguments) {
+  if (!usual) {
+    launch(name, stream, general_kernel, blocks, threads, shared, arguments...);
+  } else if (std::int64_t{blocks.x} * blocks.y > few_blocks) {
+    launch(name, stream, usual_kernel, blocks, threads, shared, arguments...);
+  } else {
+    launch_early(name, stream, few_kernel, blocks, threads, shared, arguments...);
+  }
+}
+
+/// What all rows share, such as the weights, as a thread needs it: of a few rows it is asked for
+/// together with the row. Else late, a vector at a time: otherwise the compiler asks for all of
+/// them together, before the reduction, and for the registers to put them in.
+template <class T, int threads, int vectors, bool early>
+class SharedRow {
+ public:
+  __device__ SharedRow(const T* row, int count) : row_(row), count_(count) {
+    if constexpr (early) held_.load(row, count);
+  }
+  __device__ Vector<T> operator[](int k) const {
+    if constexpr (early) return held_.part[k];
+    const int i = Held::index(k);
+    return load_vector_if(i < count_, row_, i);
+  }
+
+ private:
+  using Held = HeldRow<T, threads, vectors>;
+  struct None {};
+  std::conditional_t<early, Held, None> held_;
+  const T* row_;
+  int count_;
+};
+
 /// A held row becomes its normalised self, rounded to T; beyond its end there is rubbish then.
-/// `plain` is the normaliser's, as a template case: both in one kernel cost it registers, and a
-/// branch in the loop keeps the compiler from asking for the next weights while it computes.
-template <bool plain, class T, int threads, int vectors, class Then>
-__device__ void normalise_held(HeldRow<T, threads, vectors>& row, const T* w, int count, float rstd,
+template <Case which, class T, int threads, int vectors, class Weights, class Then>
+__device__ void normalise_held(HeldRow<T, threads, vectors>& row, const Weights& w, float rstd,
                                const Normaliser& normaliser, Then then) {
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
-    // No weights earlier: otherwise the compiler asks for all of them together, before the
-    // reduction, and for the registers to put them in.
-    asm volatile("" ::: "memory");
-    const Vector<T> weight = load_vector_if(row.index(k) < count, w, row.index(k));
+    if constexpr (which != Case::few) asm volatile("" ::: "memory");  // no weights earlier
     row.part[k] = map_elements<T>(
-        [&](float v, float g) { return plain ? v * rstd * g : normaliser.apply<T>(v, g, rstd); },
-        row.part[k], weight);
+        [&](float v, float g) {
+          return is_usual(which) ? v * rstd * g : normaliser.apply<T>(v, g, rstd);
+        },
+        row.part[k], w[k]);
     then(k);
   }
 }

@@ -5,23 +5,26 @@
 #include "ch13_norm_rope/normalise.cuh"
 #include "ch13_norm_rope/rms_norm.hpp"
 #include "ch13_norm_rope/unfused.cuh"
-#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors, bool plain>
-__global__ __launch_bounds__(threads, blocks_per_sm<T>(threads, vectors)) void rms_norm_kernel(
-    GridRows<const T> x, const T* w, GridRows<T> y, int count, Normaliser normaliser) {
-  await_earlier_kernels();
+template <class T, int threads, int vectors, Case which>
+__global__ __launch_bounds__(
+    threads,
+    blocks_per_sm<T>(which, threads, vectors)) void rms_norm_kernel(GridRows<const T> x, const T* w,
+                                                                    GridRows<T> y, int count,
+                                                                    Normaliser normaliser) {
+  if constexpr (which == Case::few) await_earlier_kernels();
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
+  const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   T* const y_row = y.own();
-  normalise_held<plain>(row, w, count, rstd, normaliser, [&](int k) {
+  normalise_held<which>(row, weights, rstd, normaliser, [&](int k) {
     if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);
   });
 }
@@ -65,11 +68,11 @@ void rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const RowGrid grid(x, y);
   const bool held = grid.fits() && on_vectors(x) && on_vectors(w) && on_vectors(y) &&
                     launch_held(count, [&]<int threads, int vectors>() {
-                      const auto kernel = normaliser.plain
-                                              ? rms_norm_kernel<T, threads, vectors, true>
-                                              : rms_norm_kernel<T, threads, vectors, false>;
-                      launch_early("rms_norm", stream, kernel, grid.blocks(), threads, 0, grid(x),
-                                   w.data, grid(y), static_cast<int>(count), normaliser);
+                      launch_case("rms_norm", stream, normaliser.plain, grid.blocks(), threads, 0,
+                                  rms_norm_kernel<T, threads, vectors, Case::general>,
+                                  rms_norm_kernel<T, threads, vectors, Case::usual>,
+                                  rms_norm_kernel<T, threads, vectors, Case::few>, grid(x), w.data,
+                                  grid(y), static_cast<int>(count), normaliser);
                     });
   if (!held) {
     launch("rms_norm", stream, any_rms_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,

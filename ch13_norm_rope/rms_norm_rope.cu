@@ -4,30 +4,30 @@
 #include "ch13_norm_rope/rms_norm_rope.hpp"
 #include "ch13_norm_rope/turn.cuh"
 #include "ch13_norm_rope/unfused.cuh"
-#include "common/cuda/early.cuh"
 
 namespace opbook::ch13::gpu {
 namespace {
 
-template <class T, int threads, int vectors, bool usual>
+template <class T, int threads, int vectors, Case which>
 __global__ __launch_bounds__(
     threads,
-    turning_blocks_per_sm<T>(threads, vectors,
-                             usual)) void rms_norm_rope_kernel(GridRows<const T> x, const T* w,
-                                                               AngleRows<T> tables, GridRows<T> y,
-                                                               int count, Normaliser normaliser,
-                                                               Tail tail) {
-  await_earlier_kernels();
+    turning_blocks_per_sm<T>(which, threads,
+                             vectors)) void rms_norm_rope_kernel(GridRows<const T> x, const T* w,
+                                                                 AngleRows<T> tables, GridRows<T> y,
+                                                                 int count, Normaliser normaliser,
+                                                                 Tail tail) {
+  if constexpr (which == Case::few) await_earlier_kernels();
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
+  const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
-  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail);
+  TailTurn<T, threads, vectors, is_usual(which)> tail_turn(tables, tail);
   tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held<usual>(row, w, count, rstd, normaliser, [](int) {});
+  normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
   row.store(y.own(), count);
 }
@@ -58,18 +58,18 @@ void rms_norm_rope(Stream stream, Rows<const std::type_identity_t<T>> x,
   const Normaliser normaliser(x.cols, options);
   const DeviceTables<T> device_tables(tables);
   const RowGrid grid(x, y);
-  const bool held = grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) &&
-                    on_vectors(w) && on_vectors(y) && pairs_on_vectors(tables, x.cols) &&
-                    shared <= most_turn_bytes &&
-                    launch_held(count, [&]<int threads, int vectors>() {
-                      const Tail tail = Tail::of(tables, x.cols, threads, vectors);
-                      const auto kernel = normaliser.plain && tail.by_shuffle
-                                              ? rms_norm_rope_kernel<T, threads, vectors, true>
-                                              : rms_norm_rope_kernel<T, threads, vectors, false>;
-                      launch_early("rms_norm_rope", stream, kernel, grid.blocks(), threads, shared,
-                                   grid(x), w.data, AngleRows<T>(device_tables), grid(y),
-                                   static_cast<int>(count), normaliser, tail);
-                    });
+  const bool held =
+      grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) && on_vectors(w) &&
+      on_vectors(y) && pairs_on_vectors(tables, x.cols) && shared <= most_turn_bytes &&
+      launch_held(count, [&]<int threads, int vectors>() {
+        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
+        launch_case("rms_norm_rope", stream, normaliser.plain && tail.by_shuffle, grid.blocks(),
+                    threads, shared, rms_norm_rope_kernel<T, threads, vectors, Case::general>,
+                    rms_norm_rope_kernel<T, threads, vectors, Case::usual>,
+                    rms_norm_rope_kernel<T, threads, vectors, Case::few>, grid(x), w.data,
+                    AngleRows<T>(device_tables), grid(y), static_cast<int>(count), normaliser,
+                    tail);
+      });
   if (!held) {
     launch("rms_norm_rope", stream, any_rms_norm_rope_kernel<T>, blocks, row_shape(count).threads,
            0, x, w.data, device_tables, y, normaliser);

@@ -8,7 +8,6 @@
 #include "ch13_norm_rope/rms_norm_rope_quant.hpp"
 #include "ch13_norm_rope/turn.cuh"
 #include "ch13_norm_rope/unfused.cuh"
-#include "common/cuda/early.cuh"
 #include "common/cuda/quantise.cuh"
 
 namespace opbook::ch13::gpu {
@@ -70,28 +69,29 @@ __device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int cou
   }
 }
 
-template <class T, int threads, int vectors, bool usual>
+template <class T, int threads, int vectors, Case which>
 __global__ __launch_bounds__(
     threads,
-    blocks_per_sm<T>(threads,
+    blocks_per_sm<T>(which, threads,
                      vectors)) void rms_norm_rope_quant_kernel(GridRows<const T> x, const T* w,
                                                                AngleRows<T> tables,
                                                                GridQuantised<T> out, int count,
                                                                Normaliser normaliser, Tail tail) {
-  await_earlier_kernels();
+  if constexpr (which == Case::few) await_earlier_kernels();
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
+  const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
-  TailTurn<T, threads, vectors, usual> tail_turn(tables, tail);
+  TailTurn<T, threads, vectors, is_usual(which)> tail_turn(tables, tail);
   tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
-  normalise_held<usual>(row, w, count, rstd, normaliser, [](int) {});
+  normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
-  if (!usual && out.y.data != nullptr) row.store(out.y.own(), count);
-  if (usual || out.lanes == 0) {
+  if (!is_usual(which) && out.y.data != nullptr) row.store(out.y.own(), count);
+  if (is_usual(which) || out.lanes == 0) {
     quantise_row(row, count, out);
   } else {
     quantise_groups(row, count, out);
@@ -219,12 +219,13 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
         const Tail tail = Tail::of(tables, x.cols, threads, vectors);
         const bool usual =
             normaliser.plain && tail.by_shuffle && lanes == 0 && out.y.data == nullptr;
-        const auto kernel = usual ? rms_norm_rope_quant_kernel<T, threads, vectors, true>
-                                  : rms_norm_rope_quant_kernel<T, threads, vectors, false>;
-        launch_early("rms_norm_rope_quant", stream, kernel, grid.blocks(), threads, shared, grid(x),
-                     w.data, AngleRows<T>(device_tables),
-                     GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
-                     static_cast<int>(count), normaliser, tail);
+        launch_case("rms_norm_rope_quant", stream, usual, grid.blocks(), threads, shared,
+                    rms_norm_rope_quant_kernel<T, threads, vectors, Case::general>,
+                    rms_norm_rope_quant_kernel<T, threads, vectors, Case::usual>,
+                    rms_norm_rope_quant_kernel<T, threads, vectors, Case::few>, grid(x), w.data,
+                    AngleRows<T>(device_tables),
+                    GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
+                    static_cast<int>(count), normaliser, tail);
       });
   if (!held) {
     launch("rms_norm_rope_quant", stream, any_rms_norm_rope_quant_kernel<T>, blocks,

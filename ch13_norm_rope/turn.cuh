@@ -125,11 +125,12 @@ class TailTurn {
   Vector<T> cos_, sin_;
 };
 
-/// Blocks that must fit an SM at once: the unusual cases of long rows need more registers.
+/// Blocks that must fit an SM at once: the general case needs more registers.
 template <class T>
-constexpr int turning_blocks_per_sm(int threads, int vectors, bool usual) {
-  const int blocks = blocks_per_sm<T>(threads, vectors);
-  return usual || vectors <= 4 ? blocks : (blocks + 1) / 2;
+__host__ __device__ constexpr int turning_blocks_per_sm(Case which, int threads, int vectors) {
+  const int blocks = blocks_per_sm<T>(which, threads, vectors);
+  if (is_usual(which)) return blocks;
+  return vectors <= 4 ? blocks - blocks / 8 : (blocks + 1) / 2;
 }
 
 /// Shared memory in which pairs meet.

@@ -57,6 +57,9 @@ __global__ __launch_bounds__(32, std::min(blocks, most_blocks_per_sm())) void ma
   for (int i = 0; i < steps; ++i) {
     x[i] = PackedPairs<T, Lane::pairs>::of(rows[min(i * at_once + team, heads.count - 1)], lane);
   }
+  if (const std::uint32_t ahead = grid.tokens_ahead(heads)) {
+    rows.bring_nearer(ahead, heads.count, Lane::dh * sizeof(T));
+  }
   const TableRow at = in.table_row(heads.token);
   const SharedOperands<T, Lane> operands(in, lane, heads.of_q ? in.q_weight : in.k_weight, at);
 #pragma unroll
@@ -136,7 +139,7 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
                    blocks(our_few_rows_of_a_block(dh)), threads, 0, in, out);
     } else {
       constexpr int fit = EightPairs::busy_lanes < EightPairs::lanes ? 20 : all_turn ? 28 : 24;
-      const WarpGrid grid(in, our_heads_of_a_block(dh));
+      const WarpGrid grid(in, our_heads_of_a_block(dh), fit * multiprocessors());
       launch(name, stream, many_heads_kernel<T, EightPairs, our_steps, fit>,
              blocks_for("rows", grid.blocks()), 32, 0, in, out, grid);
     }

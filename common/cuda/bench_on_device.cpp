@@ -82,8 +82,9 @@ std::vector<TensorSpec> timed_tensors(const Problem& problem) {
   return specs;
 }
 
-/// The fused plan in a graph, launch after launch on tensors of its own, so that none finds its
-/// data in a cache; and as many launches of the least that an operator can be on the same inputs.
+/// The fused plan in a graph, launch after launch on tensors of its own, which lie spread over
+/// three times the L2, so that none finds its data in a cache; and as many launches of the least
+/// that an operator can be on the same inputs.
 class InGraphs {
  public:
   InGraphs(const Problem& problem, const DeviceTensors& filled, std::int64_t l2_bytes) {
@@ -91,6 +92,8 @@ class InGraphs {
     const std::int64_t count = std::clamp<std::int64_t>(3 * l2_bytes / bytes, 1, 512);
     const std::vector<TensorSpec> specs = timed_tensors(problem);
     for (std::int64_t i = 0; i < count; ++i) {
+      // What lies apart: spread over as much memory, launches find pages of it cold too.
+      between_.emplace_back(3 * l2_bytes / count);
       DeviceTensors& tensors = tensors_.emplace_back(specs);
       for (const TensorSpec& spec : specs) {
         copy_on_device(nullptr, tensors.raw(spec.name), filled.raw(spec.name),
@@ -115,6 +118,7 @@ class InGraphs {
   std::int64_t launches() const { return static_cast<std::int64_t>(tensors_.size()); }
 
  private:
+  std::vector<DeviceMemory> between_;
   std::vector<DeviceTensors> tensors_;
   DeviceMemory word_{4};
   std::optional<Graph> operator_, least_;

@@ -21,7 +21,7 @@
 
 namespace opbook::gpu {
 
-/// Blocks that must fit an SM at once: 1024 threads of 64 registers or, with eight vectors a
+/// Blocks that must fit an SM at once: 1152 threads of 56 registers or, with eight vectors a
 /// thread, 768 of 80. Of 512 such threads two, again of 64, or in float32, which would spill, one.
 template <class T>
 __host__ __device__ constexpr int blocks_per_sm(int threads, int vectors) {
@@ -29,7 +29,7 @@ __host__ __device__ constexpr int blocks_per_sm(int threads, int vectors) {
   return threads <= 64 ? 8 : 1;  // the fallbacks take more registers
 #endif
   if (threads == 512 && vectors == 8) return sizeof(T) == 2 ? 2 : 1;
-  const int wanted = (vectors <= 4 ? 1024 : 768) / threads;
+  const int wanted = (vectors <= 4 ? 1152 : 768) / threads;
   return wanted < most_blocks_per_sm() ? wanted : most_blocks_per_sm();
 }
 

@@ -27,6 +27,15 @@ void launch(const char* name, Stream stream, void (*kernel)(Parameters...), dim3
   if (on_launch != nullptr) on_launch(name, reinterpret_cast<const void*>(kernel));
 }
 
+/// SMs of the current device. Throws CudaError.
+inline int multiprocessors() {
+  int device = 0, count = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "cudaDeviceGetAttribute");
+  return count;
+}
+
 /// The most blocks that an SM holds at once, in code compiled for one.
 __host__ __device__ constexpr int most_blocks_per_sm() {
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ / 100 == 9)
