@@ -80,7 +80,7 @@ Outcome bench_chapter(const Chapter& chapter, const GivenFlags& given) {
   if (outcome.exit_code != 0) return outcome;
   results.rows = time_sweep(device, results.machine, quick);
   if (!on_gpu) {
-    const std::vector<Roof> again = measure_cpu_memory_again(results.machine, quick);
+    const std::vector<Roof> again = measure_cpu_roofs_again(results.machine, quick);
     outcome = implausible(again, results.machine);
     if (outcome.exit_code != 0) return outcome;
     roofs.insert(roofs.end(), again.begin(), again.end());

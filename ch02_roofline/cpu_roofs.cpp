@@ -155,13 +155,16 @@ std::vector<Roof> measure_cpu_roofs(const MachineInfo& machine, bool quick) {
   return roofs;
 }
 
-std::vector<Roof> measure_cpu_memory_again(const MachineInfo& machine, bool quick) {
+std::vector<Roof> measure_cpu_roofs_again(const MachineInfo& machine, bool quick) {
   const std::int64_t largest = largest_working_set(machine);
   const int threads = omp_get_max_threads();
-  progress("roofs: memory once more");
+  progress("roofs: once more");
   SharedArrays arrays(largest, threads);
   std::vector<Roof> roofs;
   measure_loops(arrays, threads, largest, true, quick, roofs);
+  for (const PeakLoop& loop : cpu::peak_loops()) {
+    roofs.push_back(measure_peak(loop, threads, quick));
+  }
   for (Roof& roof : roofs) {
     roof.where = "all cores";
     roof.how += ", after the sweep";
