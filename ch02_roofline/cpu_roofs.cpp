@@ -123,11 +123,15 @@ Roof measure_peak(const PeakLoop& loop, int threads, bool quick) {
   return roof;
 }
 
+std::int64_t largest_working_set(const MachineInfo& machine) {
+  const std::int64_t llc = std::max<std::int64_t>(machine.llc_bytes, 1 << 20);
+  return cold_working_set_bytes(llc, machine.memory_bytes);
+}
+
 }  // namespace
 
 std::vector<Roof> measure_cpu_roofs(const MachineInfo& machine, bool quick) {
-  const std::int64_t llc = std::max<std::int64_t>(machine.llc_bytes, 1 << 20);
-  const std::int64_t largest = cold_working_set_bytes(llc, machine.memory_bytes);
+  const std::int64_t largest = largest_working_set(machine);
   std::vector<int> places = {1};
   if (omp_get_max_threads() > 1) places.push_back(omp_get_max_threads());
   std::vector<Roof> roofs;
@@ -146,6 +150,24 @@ std::vector<Roof> measure_cpu_roofs(const MachineInfo& machine, bool quick) {
   }
   if (places.size() == 1) {  // then it is all of them
     for (Roof& roof : roofs) roof.where = "all cores";
+  }
+  progress("");
+  return roofs;
+}
+
+std::vector<Roof> measure_cpu_roofs_again(const MachineInfo& machine, bool quick) {
+  const std::int64_t largest = largest_working_set(machine);
+  const int threads = omp_get_max_threads();
+  progress("roofs: once more");
+  SharedArrays arrays(largest, threads);
+  std::vector<Roof> roofs;
+  measure_loops(arrays, threads, largest, true, quick, roofs);
+  for (const PeakLoop& loop : cpu::peak_loops()) {
+    roofs.push_back(measure_peak(loop, threads, quick));
+  }
+  for (Roof& roof : roofs) {
+    roof.where = "all cores";
+    roof.how += ", after the sweep";
   }
   progress("");
   return roofs;

@@ -31,11 +31,6 @@ float parse_scalar(const char* flag, const std::string& text) {
   return number;
 }
 
-/// A count of FLOPs: a copy has none.
-std::int64_t parse_flops(const std::string& text) {
-  return text == "0" ? 0 : parse_size("--flops", text);
-}
-
 /// A refusal of the ledger, which names arguments, in the words of somebody who typed flags.
 std::string in_flags(std::string_view refusal, const Arguments& arguments) {
   if (refusal.starts_with("sizes:")) {  // a product too large, of both of them
@@ -73,6 +68,10 @@ Machine asked_machine(const std::string& text) {
 std::vector<Asked> asked_roofs(const GivenFlags& given) {
   const std::string unit(
       compute_units[parse_choice("--unit", value_or(given, "--unit", "fp32"), compute_units)]);
+  if (given.contains("--unit") && !given.contains("--machine")) {
+    throw ArgumentError(fmt::format(
+        "--unit: got \"{}\" without --machine; allowed: only together with --machine", unit));
+  }
   std::vector<Asked> roofs;
   for (const std::string& text : texts_of(given, "--machine")) {
     Asked roof{text, asked_machine(text), unit};
@@ -171,7 +170,7 @@ void add_roof_cells(std::vector<std::string>& cells, std::span<const Asked> roof
 
 Outcome place_counts(const GivenFlags& given, std::span<const Asked> roofs) {
   const std::int64_t bytes = parse_size("--bytes", given.at("--bytes"));
-  const std::int64_t flops = parse_flops(given.at("--flops"));
+  const std::int64_t flops = parse_count("--flops", given.at("--flops"));  // a copy has none
   const double ai = static_cast<double>(flops) / static_cast<double>(bytes);
   if (given.contains("--json")) {
     ordered_json json = {{"bytes", bytes}, {"flops", flops}, {"ai", ai}};

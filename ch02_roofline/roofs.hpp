@@ -13,6 +13,10 @@ namespace opbook::ch02 {
 /// set. `quick`: fewer samples and working sets.
 std::vector<Roof> measure_cpu_roofs(const MachineInfo& machine, bool quick);
 
+/// What all cores get out of memory and of themselves, once more, for after the sweep: a machine
+/// that is shared with others drifts within minutes. `how` says so; the faster visit is the roof.
+std::vector<Roof> measure_cpu_roofs_again(const MachineInfo& machine, bool quick);
+
 /// The first-level data cache for a block, the second level of a core for an sm.
 OnChip cpu_on_chip();
 

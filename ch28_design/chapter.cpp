@@ -28,7 +28,8 @@ float parse_eps(const std::string& text) {
 
 std::vector<Flag> run_flags() {
   std::vector<Flag> flags = size_flags();
-  flags.push_back({"--dtype", "TYPE", "of heads and weights: bfloat16 (default), float16"});
+  flags.push_back({"--dtype", "TYPE",
+                   "of heads and weights: bfloat16, float16; default: the files', or bfloat16"});
   flags.push_back({"--design", "A|B|C|D", "how rows are cut into blocks; default D, ours"});
   flags.push_back({"--layout", "NAME", "packed (default): q and k; qkv: v behind them, not read"});
   flags.push_back({"--eps", "X", "added to the mean square, default 1e-6"});
@@ -50,6 +51,22 @@ PickedRows picked_by(const Array& positions, const Files& files) {
           positions.dtype()};
 }
 
+/// The dtype that a reader's heads or weights bring along; without them the default. Throws
+/// ArgumentError for one that the operator does not take.
+Dtype dtype_of_files(const Files& files) {
+  for (const char* const name : {"x", "q_weight", "k_weight"}) {
+    const auto found = files.find(name);
+    if (found == files.end()) continue;
+    const Dtype dtype = found->second.dtype();
+    if (std::count(std::begin(input_dtypes), std::end(input_dtypes), dtype) == 0) {
+      throw ArgumentError(
+          fmt::format("--{}: got {}; allowed: bfloat16, float16", name, opbook::name_of(dtype)));
+    }
+    return dtype;
+  }
+  return Dtype::bfloat16;
+}
+
 /// A file that is no input of the operator would be ignored: it is refused.
 void refuse_files_not_taken(const Problem& problem, const Files& files) {
   for (const auto& [name, file] : files) {
@@ -66,10 +83,15 @@ Problem problem_of_flags(const std::string& op, const GivenFlags& given, const F
   parse_choice("--op", op, ops);
   RunArguments a;
   a.sizes = parse_sizes(given);
-  a.options.dtype = parse_dtype("--dtype", value_or(given, "--dtype", "bfloat16"), input_dtypes);
+  a.options.dtype = parse_dtype(
+      "--dtype", value_or(given, "--dtype", name_of(dtype_of_files(files))), input_dtypes);
   a.options.with_y = given.contains("--with-y");
   constexpr std::string_view designs[] = {"A", "B", "C", "D"};
   a.design = all_designs[parse_choice("--design", value_or(given, "--design", "D"), designs)];
+  if (given.contains("--rows-per-block") && a.design != Design::B) {
+    throw ArgumentError(fmt::format(
+        "--rows-per-block: given with design {}; allowed: with --design B", name_of(a.design)));
+  }
   constexpr std::string_view layouts[] = {"packed", "qkv"};
   a.layout =
       static_cast<Layout>(parse_choice("--layout", value_or(given, "--layout", "packed"), layouts));

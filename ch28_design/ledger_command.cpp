@@ -18,17 +18,6 @@
 namespace opbook::ch28 {
 namespace {
 
-/// A whole number that may be zero: head counts.
-std::int64_t parse_count(std::string_view flag, std::string_view text) {
-  if (text == "0") return 0;
-  try {
-    return parse_size(flag, text);
-  } catch (const ArgumentError&) {
-    throw ArgumentError(fmt::format(
-        "{}: got \"{}\"; allowed: a whole number from zero up, at most 2^63 - 1", flag, text));
-  }
-}
-
 double parse_number(std::string_view flag, std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();

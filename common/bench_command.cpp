@@ -186,6 +186,10 @@ Outcome run_bench(const Chapter& chapter, const GivenFlags& given) {
                     "since steps are a GPU's",
                     given.at("--plan")));
   }
+  if (given.contains("--counters") && device == Device::cpu) {
+    throw ArgumentError(
+        "--counters: given on the CPU; allowed: with --device cuda, since counters are a GPU's");
+  }
   refuse_partial_record(given);
   Results results;
   results.machine = device == Device::cuda ? describe_device() : describe_cpu();

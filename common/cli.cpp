@@ -45,8 +45,8 @@ void add_subcommand(CLI::App& app, const Subcommand& subcommand) {
     CLI::Option* option = flag.value_name.empty()
                               ? added->add_flag(flag.name)
                               : added->add_option(flag.name)->type_name(flag.value_name);
-    option->description(flag.help)->multi_option_policy(
-        flag.repeats ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::Throw);
+    // How often each may stand is for given_flags() to say, in our words.
+    option->description(flag.help)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
 }
 
@@ -73,6 +73,10 @@ GivenFlags given_flags(const CLI::App& app, const Subcommand& subcommand) {
     const CLI::Option* option = app.get_option(flag.name);
     if (option->count() == 0) continue;
     std::string& texts = given[flag.name];
+    if (option->count() > 1 && !flag.repeats) {
+      throw ArgumentError(
+          fmt::format("{}: given {} times; allowed: once", flag.name, option->count()));
+    }
     if (flag.value_name.empty()) continue;
     for (const std::string& text : option->results()) {
       if (text.starts_with('-') && app.get_option_no_throw(text) != nullptr) {  // `--m --n 4`
@@ -88,13 +92,12 @@ GivenFlags given_flags(const CLI::App& app, const Subcommand& subcommand) {
 Outcome parse_and_run(CLI::App& app, std::span<const Subcommand> subcommands,
                       std::span<const std::string> arguments) {
   for (const Subcommand& subcommand : subcommands) add_subcommand(app, subcommand);
-  std::vector<std::string> reversed = split_assignments(arguments);
-  std::reverse(reversed.begin(), reversed.end());  // the order in which CLI11 takes a vector
+  const std::vector<std::string> split = split_assignments(arguments);
+  std::vector<std::string> reversed(split.rbegin(), split.rend());  // as CLI11 takes a vector
   try {
     app.parse(reversed);
-  } catch (const CLI::ArgumentMismatch& mismatch) {
-    throw ArgumentError(fmt::format("{}; allowed: every flag once, with its value if it takes one",
-                                    mismatch.what()));
+  } catch (const CLI::ArgumentMismatch&) {  // the last argument is a flag that takes a value
+    throw ArgumentError(fmt::format("{}: got no value; allowed: with one behind it", split.back()));
   }
   const std::string names = listed(subcommands, &Subcommand::name);
   refuse_extras(app, names);
@@ -164,15 +167,33 @@ int run_program(int argc, char** argv, std::string_view program, std::string_vie
   return outcome.exit_code;
 }
 
-std::int64_t parse_size(std::string_view flag, std::string_view text) {
-  std::int64_t size = 0;
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
   const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, size);
-  if (error != std::errc() || rest != end || size <= 0) {
-    throw ArgumentError(fmt::format(
-        "{}: got \"{}\"; allowed: a whole number above zero, at most 2^63 - 1", flag, text));
-  }
-  return size;
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const bool digits_alone = !text.starts_with('-') && (text == "0" || !text.starts_with('0'));
+  if (error != std::errc() || rest != end || !digits_alone) return std::nullopt;
+  return number;
+}
+
+std::int64_t parse_size(std::string_view flag, std::string_view text) {
+  const std::optional<std::int64_t> size = whole_number(text);
+  if (!size || *size == 0) refuse_number(flag, text, "a whole number above zero, at most 2^63 - 1");
+  return *size;
+}
+
+std::int64_t parse_count(std::string_view flag, std::string_view text) {
+  const std::optional<std::int64_t> count = whole_number(text);
+  if (!count) refuse_number(flag, text, "a whole number from zero up, at most 2^63 - 1");
+  return *count;
+}
+
+void refuse_number(std::string_view flag, std::string_view text, std::string_view allowed) {
+  const bool decorated = (text.size() > 1 && text.starts_with('0')) ||
+                         text.find_first_of("+ ") != std::string_view::npos;
+  const bool number = decorated && text.find_first_not_of("+ 0123456789") == std::string_view::npos;
+  throw ArgumentError(fmt::format("{}: got \"{}\"; allowed: {}{}", flag, text, allowed,
+                                  number ? ", without sign, space or leading zero" : ""));
 }
 
 std::size_t parse_choice(std::string_view flag, std::string_view text,

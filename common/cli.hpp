@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,9 +65,20 @@ Outcome run_subcommand(std::string_view program, std::string_view about,
 int run_program(int argc, char** argv, std::string_view program, std::string_view about,
                 std::span<const Subcommand> subcommands);
 
-/// A whole number from 1 to 2^63 - 1 in decimal digits alone; throws ArgumentError for any other
-/// text.
+/// A whole number from 0 to 2^63 - 1 in decimal digits alone: no sign, no space, and no leading
+/// zero, which is octal to some programs. None for any other text.
+std::optional<std::int64_t> whole_number(std::string_view text);
+
+/// whole_number() above zero; throws ArgumentError for any other text.
 std::int64_t parse_size(std::string_view flag, std::string_view text);
+
+/// whole_number(), zero too; throws ArgumentError for any other text.
+std::int64_t parse_count(std::string_view flag, std::string_view text);
+
+/// Throws the ArgumentError for a text that is not the number that is allowed; where it is one but
+/// for its sign, spaces or zeros, it says that these are not.
+[[noreturn]] void refuse_number(std::string_view flag, std::string_view text,
+                                std::string_view allowed);
 
 /// The index of `text` among the allowed names; throws ArgumentError, listing them, where it is
 /// none of them.

@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -285,14 +285,11 @@ ordered_json to_json(const Array& a, const Array& b, const Verdict& verdict) {
 }
 
 int parse_ulps(const std::string& text) {
-  int ulps = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, ulps);
-  if (error != std::errc() || rest != end || ulps < 0) {
-    throw ArgumentError(
-        fmt::format("--ulps: got \"{}\"; allowed: a whole number from 0 to 2^31 - 1", text));
+  const std::optional<std::int64_t> ulps = whole_number(text);
+  if (!ulps || *ulps > std::numeric_limits<int>::max()) {
+    refuse_number("--ulps", text, "a whole number from 0 to 2^31 - 1");
   }
-  return ulps;
+  return static_cast<int>(*ulps);
 }
 
 Outcome compare_arrays(const GivenFlags& given) {

@@ -177,7 +177,7 @@ Dtype dtype_of_descr(const std::string& descr, std::optional<Dtype> as) {
   throw ArgumentError(fmt::format("got {}dtype {}; allowed{}: {}{}", kind, printable(descr),
                                   as ? fmt::format(" where {} is asked for", name_of(*as)) : "",
                                   fmt::join(allowed, ", "),
-                                  as ? "" : "; and <u2, |u1 where the dtype is named"));
+                                  as ? "" : "; and <u2, |u1 with --dtype"));
 }
 
 std::uint32_t little_endian(std::string_view bytes) {

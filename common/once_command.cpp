@@ -27,12 +27,14 @@ Problem chosen_problem(const Chapter& chapter, const GivenFlags& given) {
     refuse_without_op(chapter, given);
     return cell_of_grid(chapter, given);
   }
-  if (given.contains("--cell"))
-    throw ArgumentError("--cell: given with --op; allowed: one of them");
   return chapter.make_problem(given.at("--op"), given, {});
 }
 
 Outcome run_once(const Chapter& chapter, const GivenFlags& given) {
+  for (const char* const flag : {"--cell", "--quick"}) {  // of the grid alone
+    if (!given.contains(flag) || !given.contains("--op")) continue;
+    throw ArgumentError(fmt::format("{}: given with --op; allowed: without it", flag));
+  }
   constexpr std::string_view plans[] = {"unfused", "fused"};
   const PlanKind plan =
       both_plans[parse_choice("--plan", value_or(given, "--plan", "fused"), plans)];

@@ -26,8 +26,9 @@ AFRESH = {
 
 
 @contextlib.contextmanager
-def only_one():
-    """Keeps two commands from setting up or building at once: the second one waits."""
+def only_one(needless):
+    """Keeps two commands from setting up or building at once: the second one waits, or, where
+    `needless()` holds, gets False and is to leave all as it is."""
     try:
         BUILD.mkdir(exist_ok=True)
         lock_file = open(BUILD / ".lock", "w", encoding="utf-8")
@@ -40,9 +41,12 @@ def only_one():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if needless():
+                yield False
+                return
             say("another ./book is building; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield True
 
 
 class Build:
@@ -58,7 +62,7 @@ class Build:
     def set_up(self) -> None:
         """Configures where that was not done yet, or where this machine has changed since."""
         state = self.state()
-        if state.get("surroundings") == surroundings() and Path(state["cmake"]).exists():
+        if self.is_set_up():
             return
         if machine.unsupported_system():
             raise Stop(machine.unsupported_system())
@@ -98,6 +102,10 @@ class Build:
         new = {"surroundings": surroundings(), "cmake": tools.cmake.path}
         self.state_file.write_text(json.dumps(new, indent=1), encoding="utf-8")
 
+    def is_set_up(self) -> bool:
+        state = self.state()
+        return state.get("surroundings") == surroundings() and Path(state["cmake"]).exists()
+
     def state(self) -> dict:
         """What the last complete set-up saw; {} where there was none."""
         made = any((self.folder / name).exists() for name in ("build.ninja", "Makefile"))
@@ -132,15 +140,26 @@ class Build:
 
     def make(self, *targets) -> None:
         """Sets up and builds these targets (none: all of them)."""
-        with only_one():
+        with only_one(lambda: self.is_built(targets)) as mine:
+            if not mine:
+                return
             self.set_up()
             log = LOGS / f"build-{self.preset}.log"
-            command = [self.cmake(), "--build", self.folder, "--parallel", str(os.cpu_count() or 1)]
-            if targets:
-                command += ["--target", *targets]
-            if run_logged(command, log, build_progress) != 0:
+            if run_logged(self.build_command(targets), log, build_progress) != 0:
                 show(tail(log, 40, start="FAILED:"))
                 raise Stop(f"the build failed; its whole output is in {log}")
+
+    def is_built(self, targets) -> bool:
+        """Whether these targets are as they should be. Ninja tells without touching anything, while
+        another one builds; Make does not, and has to be waited for."""
+        if not self.is_set_up() or not (self.folder / "build.ninja").exists():
+            return False
+        told = machine.output_of([*self.build_command(targets), "--", "-n"])
+        return "ninja: no work to do." in told
+
+    def build_command(self, targets) -> list:
+        command = [self.cmake(), "--build", self.folder, "--parallel", str(os.cpu_count() or 1)]
+        return [*command, "--target", *targets] if targets else command
 
     def cmake(self) -> str:
         return self.state()["cmake"]

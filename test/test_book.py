@@ -113,6 +113,22 @@ class Forwarding(unittest.TestCase):
             self.assertIn("compiling main.cpp", sandbox.book("ledger", "ch13")[2])
             self.assertEqual(sandbox.book("ledger", "ch13")[2], "")
 
+    def test_while_another_builds_only_who_needs_the_build_waits(self):
+        with Sandbox() as sandbox:
+            sandbox.book("ledger", "ch13")
+            (sandbox.tools / "slow").touch()
+            builder = sandbox.start("build")
+            self.assertIn("slow", builder.stderr.readline())
+            code, out, err = sandbox.book("ledger", "ch13")
+            self.assertEqual((code, out[:8], err), (0, "[ledger]", ""))
+            (sandbox.folder / "build" / "default" / "ch13_norm_rope" / "ch13").unlink()
+            waiting = sandbox.start("ledger", "ch13")
+            said = waiting.stderr.readline()
+            for process in (waiting, builder):
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=20)
+            self.assertEqual(said, "book: another ./book is building; waiting for it\n")
+
     def test_run_verifies_before_it_benches_and_stops_there_when_that_fails(self):
         with Sandbox() as sandbox:
             code, out, _ = sandbox.book("run", "ch13", "--device", "cpu", "--quick")

@@ -46,6 +46,10 @@ TEST_CASE("bench refuses what does not go together, before it measures", "[bench
   check_refused({"bench", "--device", "cpu", "--k", "5"}, "--k without --op");
   check_refused({"bench", "--device", "cpu", "--record", "--out", "x.json"},
                 "--record: given with --out");
+  check_refused({"bench", "--device", "cpu", "--counters"}, "--counters without --op");
+  check_refused({"bench", "--device", "cpu", "--plan", "steps"}, "--plan without --op");
+  check_refused({"bench", "--device", "cpu", "--op", "multiply_add_chain", "--counters"},
+                "--counters: given on the CPU");
   check_refused({"bench", "--device", "tpu"}, "--device: got \"tpu\"");
   check_refused({"bench", "--device", "cpu", "--op", "softmax"}, "--op: got \"softmax\"");
   check_refused({"bench", "--device", "cpu", "--op", "multiply_add_chain", "--k", "0"},

@@ -168,7 +168,7 @@ TEST_CASE("every machine that ships places the chain", "[ledger_command]") {
 
 TEST_CASE("a size that is no whole number above zero is refused", "[ledger_command]") {
   const std::string text = GENERATE(as<std::string>(), "0", "-3", "4.5", "1e3", "0x10", "", " 5",
-                                    "5 ", "+5", "nan", "9223372036854775808");
+                                    "5 ", "+5", "nan", "9223372036854775808", "010");
   check_refused({"--op", "multiply_add_chain", "--n", text}, "--n: got \"" + text + "\"");
   check_refused({"--op", "multiply_add_chain", "--k=" + text}, "--k: got \"" + text + "\"");
   check_refused({"--bytes", text, "--flops", "5"}, "--bytes: got \"" + text + "\"");
@@ -187,6 +187,9 @@ TEST_CASE("what does not go together is refused", "[ledger_command]") {
   check_refused({"--flops", "5"}, "--flops: got \"5\" alone");
   check_refused({"--op", "multiply_add_chain", "--bytes", "5", "--flops", "5"},
                 "--bytes: got \"5\" with --op");
+  check_refused({"--unit", "bf16"}, "--unit: got \"bf16\" without --machine");
+  check_refused({"--bytes", "5", "--flops", "5", "--unit", "fp32"},
+                "--unit: got \"fp32\" without --machine");
   check_refused({"--bytes", "5", "--flops", "5", "--n", "5"}, "--n: got \"5\" without --op");
 }
 

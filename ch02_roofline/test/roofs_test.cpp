@@ -77,6 +77,21 @@ TEST_CASE("every mix of a machine file is measured, in every way that it has", "
   }
 }
 
+TEST_CASE("memory and arithmetic are measured once more, by every loop on all cores", "[roofs]") {
+  MachineInfo small;
+  small.llc_bytes = 1 << 20;
+  small.memory_bytes = 1 << 30;
+  const std::vector<Roof> again = measure_cpu_roofs_again(small, true);
+  CHECK(again.size() == cpu::bandwidth_loops().size() + cpu::peak_loops().size());
+  for (const Roof& roof : again) {
+    INFO(roof.name << ", " << roof.how);
+    CHECK(roof.how.ends_with(", after the sweep"));
+    CHECK(roof.where == "all cores");
+    CHECK(roof.working_set_bytes == (roof.unit == "GB/s" ? 4 << 20 : 0));
+    CHECK(roof.median > 0);
+  }
+}
+
 TEST_CASE("wider instruction sets come after narrower ones, and all of them run", "[roofs]") {
   const std::vector<cpu::PeakLoop> loops = cpu::peak_loops();
   REQUIRE(loops.size() >= 4);

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "common/cli.hpp"
+#include "common/npy.hpp"
+#include "common/test/temporary_folder.hpp"
 #include "common/verify_problem.hpp"
 
 namespace opbook::ch28 {
@@ -110,11 +112,51 @@ TEST_CASE("a run refuses what makes no sense, in flags", "[chapter]") {
   check_refused({"--design", "E"}, "--design: got \"E\"");
   check_refused({"--design", "B", "--rows-per-block", "65"}, "--rows-per-block: got 65");
   check_refused({"--design", "B", "--rows-per-block", "1"}, "--rows-per-block: got 1");
+  for (const char* const design : {"A", "C", "D"}) {
+    check_refused({"--design", design, "--rows-per-block", "8"},
+                  std::string("--rows-per-block: given with design ") + design);
+  }
+  check_refused({"--rows-per-block", "8"}, "--rows-per-block: given with design D");
+  check_refused({"--q-heads", "032"}, "--q-heads: got \"032\"");
   check_refused({"--dtype", "float32"}, "--dtype: got \"float32\"");
   check_refused({"--layout", "kqv"}, "--layout: got \"kqv\"");
   check_refused({"--eps", "-1"}, "--eps: got \"-1\"");
   check_refused({"--eps", "nan"}, "--eps: got \"nan\"");
   CHECK(run({"verify", "--device", "cpu", "--op", "rms_norm"}).exit_code == 2);
+}
+
+TEST_CASE("a reader's heads bring their dtype along", "[chapter]") {
+  const TemporaryFolder folder;
+  const auto saved = [&](const char* name, Dtype dtype, std::vector<std::int64_t> shape) {
+    const auto path = folder.path() / (std::string(name) + std::string(opbook::name_of(dtype)));
+    Array array(name, dtype, std::move(shape));
+    std::fill_n(array.raw(), array.bytes(), std::byte{0});
+    save_npy(path, array);
+    return path.string();
+  };
+  for (const Dtype dtype : {Dtype::float16, Dtype::bfloat16}) {
+    const std::string x = saved("x", dtype, {2, 40, 128}), weight = saved("w", dtype, {128});
+    for (const std::vector<std::string>& files :
+         {std::vector<std::string>{"--x", x}, {"--q_weight", weight}}) {
+      std::vector<std::string> arguments = {
+          "verify", "--device", "cpu", "--op", "qk_norm_rope_quant", "--tokens", "2"};
+      arguments.insert(arguments.end(), files.begin(), files.end());
+      const Outcome outcome = run(arguments);
+      CHECK(outcome.err.empty());
+      CHECK(outcome.exit_code == 0);
+      CHECK_THAT(outcome.out, ContainsSubstring(" " + std::string(opbook::name_of(dtype)) + " "));
+    }
+  }
+  const std::string half = saved("x", Dtype::float16, {2, 40, 128});
+  check_refused({"--tokens", "2", "--x", saved("x", Dtype::float32, {2, 40, 128})},
+                "--x: got float32; allowed: bfloat16, float16");
+  check_refused({"--tokens", "2", "--x", half, "--k_weight", saved("w", Dtype::bfloat16, {128})},
+                "--k_weight: got bfloat16; allowed: float16");
+  const Outcome asked = run({"verify", "--device", "cpu", "--op", "qk_norm_rope_quant", "--tokens",
+                             "2", "--dtype", "bfloat16", "--x", half});
+  CHECK(asked.exit_code == 2);
+  CHECK_THAT(asked.err, StartsWith("ch28: " + half +
+                                   ": got dtype <f2; allowed where bfloat16 is asked for: <V2"));
 }
 
 TEST_CASE("verify of one run shows kernels, plans and a verdict", "[chapter]") {

@@ -181,6 +181,17 @@ TEST_CASE("a command line that does not add up has exit code 2 and one line on s
   CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
 }
 
+TEST_CASE("a flag that stands twice, or without its value, is named in one way", "[cli]") {
+  CHECK(run({"show", "--m", "4", "--m=5"}).err == "prog: --m: given 2 times; allowed: once\n");
+  CHECK(run({"show", "--m", "4", "--m", "4", "--m", "4"}).err ==
+        "prog: --m: given 3 times; allowed: once\n");
+  CHECK(run({"show", "--json", "--json"}).err == "prog: --json: given 2 times; allowed: once\n");
+  CHECK(run({"show", "--json", "--m"}).err ==
+        "prog: --m: got no value; allowed: with one behind it\n");
+  CHECK(run({"show", "--rows", "4"}).err ==
+        "prog: argument: got \"--rows\"; allowed: --m, --json\n");
+}
+
 TEST_CASE("--help has exit code 0 and lists what there is", "[cli]") {
   const Outcome program = run({"--help"});
   CHECK(program.exit_code == 0);
@@ -261,9 +272,28 @@ TEST_CASE("any other text for a size is refused by name", "[cli]") {
   const std::string text =
       GENERATE(as<std::string>(), "", " ", "0", "-0", "-3", "+5", " 5", "5 ", "5\n", "4.5", "1e3",
                "0x10", "1,000", "1_000", "nan", "inf", "five", "9223372036854775808",
-               "-9223372036854775809", "99999999999999999999999999");
+               "-9223372036854775809", "99999999999999999999999999", "010", "00", "0000007");
   CHECK_THROWS_AS(parse_size("--m", text), ArgumentError);
   CHECK_THROWS_WITH(parse_size("--m", text), StartsWith("--m: got \"" + text + "\"; allowed: "));
+  if (text == "0") return;
+  CHECK_THROWS_WITH(parse_count("--m", text), StartsWith("--m: got \"" + text + "\"; allowed: "));
+}
+
+TEST_CASE("a count may be zero", "[cli]") {
+  CHECK(parse_count("--m", "0") == 0);
+  CHECK(parse_count("--m", "10") == 10);
+  CHECK(parse_count("--m", "9223372036854775807") == 9223372036854775807);
+}
+
+TEST_CASE("what would be a number but for its dress is told so", "[cli]") {
+  const std::string allowed = "; allowed: a whole number above zero, at most 2^63 - 1";
+  for (const std::string text : {"010", "+5", " 5", "5 "}) {
+    CHECK_THROWS_WITH(parse_size("--m", text), "--m: got \"" + text + "\"" + allowed +
+                                                   ", without sign, space or leading zero");
+  }
+  for (const std::string text : {"0", "-3", "five", "9223372036854775808"}) {
+    CHECK_THROWS_WITH(parse_size("--m", text), "--m: got \"" + text + "\"" + allowed);
+  }
 }
 
 TEST_CASE("a choice is found by its exact name, or refused with the list", "[cli]") {

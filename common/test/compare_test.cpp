@@ -424,7 +424,7 @@ TEST_CASE("--ulps is a whole number from zero up", "[compare]") {
   CHECK(compare({npy, npy, "--ulps", "0"}).exit_code == 0);
   CHECK(compare({npy, npy, "--ulps", "2147483647"}).exit_code == 0);
   const std::string text = GENERATE(as<std::string>(), "", "-1", "+1", " 1", "1 ", "1.5", "1e3",
-                                    "0x1", "nan", "one", "2147483648");
+                                    "0x1", "nan", "one", "2147483648", "-0", "00", "01");
   CHECK_THAT(refusal({npy, npy, "--ulps", text}),
              ContainsSubstring("--ulps: got \"" + text + "\"; allowed: "));
 }
