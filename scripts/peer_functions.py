@@ -286,9 +286,10 @@ PEERS = {
 
 
 def title_of(name: str) -> str:
-    """The peer's name in the results, with the mode of torch.compile where that is not its own."""
+    """The peer's name in the results, with torch.compile's mode where one was chosen."""
     title = PEERS[name][1]
-    return f"{title} ({COMPILE_MODE})" if name == "torch.compile" and COMPILE_MODE != "default" else title
+    has_mode = name == "torch.compile" and COMPILE_MODE != "default"
+    return f"{title} ({COMPILE_MODE})" if has_mode else title
 
 
 def version(package: str) -> str:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times the operators of chapters 13 and 28 in other libraries, in the cells of `bench --device cuda`.
+"""Times the operators of chapters 13 and 28 in other libraries, in cells of `bench --device cuda`.
 
 GPU time alone: before every sample the L2 is flushed by a write of 256 MB or more, which also keeps
 the GPU busy until the whole call is queued. All peers of a cell and a copy of the same bytes take
