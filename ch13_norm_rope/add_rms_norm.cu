@@ -21,10 +21,8 @@ __global__ __launch_bounds__(
   residual.load(r.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) {
-    bring_nearer(x.at(ahead), count * 16);
-    bring_nearer(r.at(ahead), count * 16);
-  }
+  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
+  bring_nearer(ahead < gridDim.x, r.at(ahead), count * 16);
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     row.part[k] =

@@ -39,7 +39,7 @@ __global__ __launch_bounds__(
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> gains(g, count), biases(b, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
 
   ElementSum<T> sum;
 #pragma unroll

@@ -21,7 +21,7 @@ __global__ __launch_bounds__(
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   T* const y_row = y.own();
   normalise_held<which>(row, weights, rstd, normaliser, [&](int k) {

@@ -84,7 +84,7 @@ __global__ __launch_bounds__(
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
   TailTurn<T, threads, vectors, is_usual(which)> tail_turn(tables, tail);
   tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));

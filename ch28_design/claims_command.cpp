@@ -63,7 +63,7 @@ Subcommand claims_subcommand() {
 Subcommand with_conclusion(Subcommand show) {
   show.run = [show_results = show.run](const GivenFlags& given) {
     Outcome outcome = show_results(given);
-    if (!given.contains("--results")) return outcome;
+    if (!given.contains("--results") || given.contains("--peers")) return outcome;
     const Results results = read_results(given.at("--results"));
     if (results.machine.device == "cuda") outcome.out += "\n" + to_text(conclude(results));
     return outcome;

@@ -57,9 +57,7 @@ __global__ __launch_bounds__(32, std::min(blocks, most_blocks_per_sm())) void ma
   for (int i = 0; i < steps; ++i) {
     x[i] = PackedPairs<T, Lane::pairs>::of(rows[min(i * at_once + team, heads.count - 1)], lane);
   }
-  if (const std::uint32_t ahead = grid.tokens_ahead(heads)) {
-    rows.bring_nearer(ahead, heads.count, Lane::dh * sizeof(T));
-  }
+  rows.bring_nearer(grid.tokens_ahead(heads), heads.count, Lane::dh * sizeof(T));
   const TableRow at = in.table_row(heads.token);
   const SharedOperands<T, Lane> operands(in, lane, heads.of_q ? in.q_weight : in.k_weight, at);
 #pragma unroll

@@ -18,7 +18,7 @@ struct WarpHeads {
 
 /// How the heads of all tokens are dealt out to blocks of one warp: block after block a token's q
 /// heads, `each` a block, and after them its k heads. A block asks the L2 for the same heads of a
-/// later token: as many tokens later as a quarter of the `at_once` blocks that the card holds have.
+/// later token: as many tokens later as half of the `at_once` blocks that the card holds have.
 class WarpGrid {
  public:
   template <class T>
@@ -27,7 +27,7 @@ class WarpGrid {
         blocks_of_q_(ceil_div(in.q_heads, each)),
         blocks_of_token_(blocks_of_q_ + ceil_div(in.heads - in.q_heads, each)),
         tokens_(in.rows / in.heads),
-        tokens_ahead_(at_once / 4 / blocks_of_token_ + 1),
+        tokens_ahead_(at_once / 2 / blocks_of_token_ + 1),
         per_token_(blocks_of_token_) {}
 
   std::int64_t blocks() const { return std::int64_t{tokens_} * blocks_of_token_; }
@@ -66,11 +66,12 @@ class HeadRows {
   __device__ const T* operator[](unsigned i) const {
     return reinterpret_cast<const T*>(first_ + std::uint64_t{i} * inner_);
   }
-  /// Asks the L2 for `count` heads of `bytes` each some tokens on, where they lie side by side.
+  /// Asks the L2 for `count` heads of `bytes` each some tokens on, where there are any and they lie
+  /// side by side.
   __device__ void bring_nearer(std::uint32_t tokens, std::uint32_t count,
                                std::uint32_t bytes) const {
-    if (inner_ == bytes)
-      opbook::gpu::bring_nearer(first_ + std::uint64_t{tokens} * outer_, count * bytes);
+    opbook::gpu::bring_nearer(tokens > 0 && inner_ == bytes,
+                              first_ + std::uint64_t{tokens} * outer_, count * bytes);
   }
 
  private:

@@ -9,6 +9,8 @@
 #include <system_error>
 
 #include "common/chapter.hpp"
+#include "common/error.hpp"
+#include "common/peer_table.hpp"
 #include "common/table.hpp"
 
 namespace opbook {
@@ -256,13 +258,25 @@ Subcommand show_subcommand(const Chapter& chapter) {
   const auto run = [name = chapter.name](const GivenFlags& given) {
     const std::string path = value_or(given, "--results", latest_results_path(name).string());
     const Results results = read_results(path);
-    return Outcome{0, given.contains("--pairs") ? render_pairs(results) : render_results(results),
-                   ""};
+    const std::optional<Results> peers = read_peers(path, results.machine);
+    const std::string against_peers = peers ? render_peers(results, *peers) : "";
+    if (given.contains("--peers")) {
+      if (!against_peers.empty()) return Outcome{0, against_peers, ""};
+      throw ArgumentError(fmt::format(
+          "--peers: got {}; allowed: a file that scripts/peers.py made on this machine, \"{}\", "
+          "of operators that {} has",
+          peers_path(path).string(), results.machine.name, path));
+    }
+    if (given.contains("--pairs")) return Outcome{0, render_pairs(results), ""};
+    std::string text = render_results(results);
+    if (!against_peers.empty()) text += "\n" + against_peers;
+    return Outcome{0, text, ""};
   };
   return {"show",
           "results as a table: ledger, replay, counters, clock",
           {{"--results", "FILE", "default: what bench wrote last"},
-           {"--pairs", "", "a line for both plans, and what fusion saves"}},
+           {"--pairs", "", "a line for both plans, and what fusion saves"},
+           {"--peers", "", "fused plans against other libraries alone"}},
           run};
 }
 

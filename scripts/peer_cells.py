@@ -1,4 +1,5 @@
-"""The cells that peers are timed in: those of `ch13 bench --device cuda`."""
+"""The cells that peers are timed in: those of `ch13 bench --device cuda`, and of design D those of
+`ch28 bench --device cuda` that the book speaks of."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ GRID = (
     (1, 4096),
     (256, 4096),
 )
+QK_HEADS = (32, 8)  # of q and of k
+QK_GRID = tuple((tokens, sum(QK_HEADS) * ROPE_DIM) for tokens in (4096, 32768, 1, 8))
 EVERY_DTYPE = (16384, 8192)  # the shape that float16 and float32 have as well
 DTYPES = ("bfloat16", "float16", "float32")
 OPS = (
@@ -28,23 +31,29 @@ OPS = (
     "rms_norm_rope",
     "rms_norm_rope_quant",
     "add_rms_norm",
+    "qk_norm_rope_quant",
 )
 
 
 @dataclass(frozen=True)
 class Cell:
-    """An operator on `m` rows of `n`; rope has m tokens of HEADS heads, scale_add m*n elements."""
+    """An operator on `m` rows of `n`; rope and qk_norm_rope_quant have m tokens of n / ROPE_DIM
+    heads, scale_add m*n elements."""
 
     op: str
     dtype: str
     m: int
     n: int
 
+    @property
+    def chapter(self) -> str:
+        return "ch28" if self.op.startswith("qk_") else "ch13"
+
     def shape(self) -> list:
         if self.op == "scale_add":
             return [self.m * self.n]
-        if self.op == "rope":
-            return [self.m, HEADS, ROPE_DIM]
+        if self.op in ("rope", "qk_norm_rope_quant"):
+            return [self.m, self.n // ROPE_DIM, ROPE_DIM]
         return [self.m, self.n]
 
     def sizes(self) -> list:
@@ -62,7 +71,12 @@ class Cell:
 
 def cells_of(op: str, dtype: str, grid) -> list:
     """One operator's cells among `grid`."""
-    shapes = [shape for shape in grid if dtype == "bfloat16" or shape == EVERY_DTYPE]
+    if op == "qk_norm_rope_quant":
+        shapes = [shape for shape in grid if shape in QK_GRID]
+        return [Cell(op, dtype, *shape) for shape in shapes if dtype == "bfloat16"]
+    shapes = [shape for shape in grid if shape in GRID]
+    if dtype != "bfloat16":
+        shapes = [shape for shape in shapes if shape == EVERY_DTYPE]
     if op != "rope":
         return [Cell(op, dtype, *shape) for shape in shapes]
     width = HEADS * ROPE_DIM
@@ -74,9 +88,19 @@ def cells_of(op: str, dtype: str, grid) -> list:
 
 def fused_ledger(program, cell: Cell) -> tuple:
     """Bytes and FLOPs of the fused plan by the exact ledger, as the chapter's program has them."""
-    flags = ["--op", cell.op, *cell.sizes(), "--dtype", cell.dtype, "--convention", "exact"]
+    if cell.chapter == "ch28":
+        q_heads, k_heads = map(str, QK_HEADS)
+        flags = ["--tokens", str(cell.m), "--q-heads", q_heads, "--kv-heads", k_heads]
+        flags += ["--head-dim", str(ROPE_DIM)]
+    else:
+        flags = ["--op", cell.op, *cell.sizes(), "--dtype", cell.dtype]
     done = subprocess.run(
-        [program, "ledger", *flags, "--json"], check=True, stdout=subprocess.PIPE, encoding="utf-8"
+        [program, "ledger", *flags, "--convention", "exact", "--json"],
+        check=True,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
     )
-    fused = json.loads(done.stdout)["fused"]
-    return fused["moved_bytes"], fused["flops"]
+    document = json.loads(done.stdout)
+    if cell.chapter == "ch28":
+        return document["ledger"]["ideal_bytes"], document["ledger"]["flops"]
+    return document["fused"]["moved_bytes"], document["fused"]["flops"]

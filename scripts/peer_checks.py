@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from peer_cells import QK_HEADS
+
 EPS = 1e-6
 SCALE = 0.7
 UNIT = 2.0**-24  # float32's unit roundoff
@@ -161,18 +163,31 @@ def rms_norm_rope(x, w, cos, sin, dtype) -> dict:
     return {"y": Expected(*rotated(normed, slack + tail, cos, sin), dtype)}
 
 
-def rms_norm_rope_quant(x, w, cos, sin, dtype, scale) -> dict:
-    """Codes are held against y over the scale that came out. y may be rounded or not."""
-    y = rms_norm_rope(x, w, cos, sin, dtype)["y"]
-    slack = y.slack + half_ulp(dtype) * (y.value.abs() + y.slack)
-    amax = y.value.abs().amax(-1).clamp(min=1e-4)
-    expected = Expected(amax / 448, slack.amax(-1) / 448 + UNIT * amax / 448, torch.float32)
-    divisor = scale.double()[:, None]
-    ratio = y.value / divisor
+def quantised(y, slack, scale) -> dict:
+    """Codes are held against y over the scale that came out. A quotient may be two ulps off: that
+    of Triton is, and so is a product with the reciprocal."""
+    amax = y.abs().amax(-1).clamp(min=1e-4)
+    expected = Expected(amax / 448, (slack.amax(-1) + 4 * UNIT * amax) / 448, torch.float32)
+    divisor = scale.double()[..., None]
+    ratio = y / divisor
     codes = Expected(
-        ratio.clamp(-448, 448), slack / divisor + UNIT * ratio.abs(), torch.float8_e4m3fn
+        ratio.clamp(-448, 448), slack / divisor + 4 * UNIT * ratio.abs(), torch.float8_e4m3fn
     )
     return {"scale": expected, "q": codes}
+
+
+def rms_norm_rope_quant(x, w, cos, sin, dtype, scale) -> dict:
+    """y may be rounded before it is quantised, or not."""
+    y = rms_norm_rope(x, w, cos, sin, dtype)["y"]
+    return quantised(y.value, y.slack + half_ulp(dtype) * (y.value.abs() + y.slack), scale)
+
+
+def qk_norm_rope_quant(x, q_weight, k_weight, cos, sin, dtype, scale) -> dict:
+    """Nothing is rounded before the codes. A scale a head: [tokens, heads]."""
+    q_heads = QK_HEADS[0]
+    parts = [normalised(x[:, :q_heads], q_weight), normalised(x[:, q_heads:], k_weight)]
+    normed, slack = (torch.cat(both, 1) for both in zip(*parts))
+    return quantised(*rotated(normed, slack, cos[:, None], sin[:, None]), scale)
 
 
 def rows_of(tensor: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -192,8 +207,8 @@ def verify(cell, inputs: dict, outputs: dict, in_dtype: bool):
     out = {k: rows_of(v, rows) for k, v in outputs.items()}
     if cell.op == "rope":
         expected = rope(**given, dtype=dtype, in_dtype=in_dtype)
-    elif cell.op == "rms_norm_rope_quant":
-        expected = rms_norm_rope_quant(**given, dtype=dtype, scale=out["scale"])
+    elif cell.op.endswith("_quant"):
+        expected = globals()[cell.op](**given, dtype=dtype, scale=out["scale"])
     else:
         expected = globals()[cell.op](**given, dtype=dtype)
     worst = {name: check(name, out[name], one) for name, one in expected.items()}

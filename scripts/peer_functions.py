@@ -1,4 +1,4 @@
-"""Chapter 13's operators in other libraries, as far as they are installed.
+"""The operators of chapters 13 and 28 in other libraries, as far as they are installed.
 
 A peer is made for one cell: a function without arguments that runs the operator once on inputs
 made here and returns its outputs by name. What a library does not have, it does not get.
@@ -14,7 +14,7 @@ from typing import Callable
 import torch
 import torch.nn.functional as F
 
-from peer_cells import HEADS, ROPE_DIM, Cell
+from peer_cells import HEADS, QK_HEADS, ROPE_DIM, Cell
 from peer_checks import EPS, SCALE
 
 
@@ -41,8 +41,8 @@ def inputs_of(cell: Cell, device="cuda") -> dict:
     def uniform(low, high, *shape):
         return low + (high - low) * torch.rand(shape, generator=generator, device=device)
 
-    shape = (cell.m, HEADS, ROPE_DIM) if cell.op == "rope" else (cell.m, cell.n)
-    scale = torch.exp2(uniform(-3, 3, cell.m)).view(-1, *[1] * (len(shape) - 1))
+    shape = (cell.m, cell.n) if cell.op == "scale_add" else cell.shape()
+    scale = torch.exp2(uniform(-3, 3, *shape[:-1], 1))
     x = normal(*shape) * scale
     if cell.op == "layer_norm":  # a mean of the size of the spread
         x += x[:, :1].clone()
@@ -51,6 +51,8 @@ def inputs_of(cell: Cell, device="cuda") -> dict:
         inputs["b"] = normal(*shape)
     elif cell.op == "layer_norm":
         inputs.update(g=uniform(0.5, 1.5, cell.n), b=normal(cell.n))
+    elif cell.op == "qk_norm_rope_quant":
+        inputs.update(q_weight=uniform(0.5, 1.5, ROPE_DIM), k_weight=uniform(0.5, 1.5, ROPE_DIM))
     elif cell.op != "rope":
         inputs["w"] = uniform(0.5, 1.5, cell.n)
     if cell.op == "add_rms_norm":
@@ -60,7 +62,10 @@ def inputs_of(cell: Cell, device="cuda") -> dict:
         positions = torch.arange(cell.m, device=device, dtype=torch.float64)
         angles = positions[:, None] * 10000.0 ** (-2 * pairs / ROPE_DIM)
         inputs.update(cos=angles.cos(), sin=angles.sin())
-    return {name: tensor.to(dtype).contiguous() for name, tensor in inputs.items()}
+    dtypes = dict.fromkeys(inputs, dtype)
+    if cell.op == "qk_norm_rope_quant":
+        dtypes["cos"] = dtypes["sin"] = torch.float32
+    return {name: tensor.to(dtypes[name]).contiguous() for name, tensor in inputs.items()}
 
 
 # --- the formulas, for eager PyTorch and torch.compile --------------------------------------------
@@ -70,10 +75,14 @@ def scale_add(x, b):
     return {"y": (x.float() * SCALE + b.float()).to(x.dtype)}
 
 
-def normalised(x, w):
+def normalised_float(x, w):
     x_float = x.float()
     rstd = torch.rsqrt(x_float.square().mean(-1, keepdim=True) + EPS)
-    return (x_float * rstd * w.float()).to(x.dtype)
+    return x_float * rstd * w.float()
+
+
+def normalised(x, w):
+    return normalised_float(x, w).to(x.dtype)
 
 
 def rms_norm(x, w):
@@ -109,11 +118,20 @@ def rms_norm_rope(x, w, cos, sin):
     return {"y": normalised_and_rotated(x, w, cos, sin)}
 
 
-def rms_norm_rope_quant(x, w, cos, sin):
-    y = normalised_and_rotated(x, w, cos, sin).float()
+def quantised(y):
     scale = y.abs().amax(-1, keepdim=True).clamp(min=1e-4) / 448
     q = (y / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
     return {"q": q, "scale": scale.squeeze(-1)}
+
+
+def rms_norm_rope_quant(x, w, cos, sin):
+    return quantised(normalised_and_rotated(x, w, cos, sin).float())
+
+
+def qk_norm_rope_quant(x, q_weight, k_weight, cos, sin):
+    head = torch.arange(x.shape[1], device=x.device)[:, None]
+    weight = torch.where(head < QK_HEADS[0], q_weight, k_weight)  # [heads, dh]
+    return quantised(rotated(normalised_float(x, weight), cos[:, None], sin[:, None]))
 
 
 def eager(cell: Cell, inputs: dict):
@@ -128,13 +146,13 @@ def eager(cell: Cell, inputs: dict):
     return Peer("PyTorch eager", call, inputs)
 
 
-COMPILE_MODE = "max-autotune-no-cudagraphs"
+COMPILE_MODE = "default"  # of torch.compile
 
 
 def compiled(cell: Cell, inputs: dict):
     torch.compiler.reset()  # compiled for this cell's sizes, whatever came before
     function = torch.compile(globals()[cell.op], mode=COMPILE_MODE, dynamic=False, fullgraph=True)
-    return Peer("torch.compile", lambda: function(**inputs), inputs)
+    return Peer(title_of("torch.compile"), lambda: function(**inputs), inputs)
 
 
 # --- libraries of kernels -------------------------------------------------------------------------
@@ -265,6 +283,13 @@ PEERS = {
     "flashinfer": (flashinfer, "FlashInfer", "flashinfer-python"),
     "tilelang": (tilelang, "TileLang", "tilelang"),
 }
+
+
+def title_of(name: str) -> str:
+    """The peer's name in the results, with torch.compile's mode where one was chosen."""
+    title = PEERS[name][1]
+    has_mode = name == "torch.compile" and COMPILE_MODE != "default"
+    return f"{title} ({COMPILE_MODE})" if has_mode else title
 
 
 def version(package: str) -> str:

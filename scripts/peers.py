@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times chapter 13's operators in other libraries, in the cells of `ch13 bench --device cuda`.
+"""Times the operators of chapters 13 and 28 in other libraries, in cells of `bench --device cuda`.
 
 GPU time alone: before every sample the L2 is flushed by a write of 256 MB or more, which also keeps
 the GPU busy until the whole call is queued. All peers of a cell and a copy of the same bytes take
@@ -195,7 +195,6 @@ def machine() -> dict:
             for _, name, package in peer_functions.PEERS.values()
             if peer_functions.version(package)
         },
-        "torch_compile_mode": peer_functions.COMPILE_MODE,
     }
 
 
@@ -240,7 +239,7 @@ def run_cell(cell, names, ledger, buffer) -> list:
     """A row for each peer that has the operator."""
     notes, ready = {}, []
     for name in names:
-        make, title, _ = peer_functions.PEERS[name]
+        make, title = peer_functions.PEERS[name][0], peer_functions.title_of(name)
         try:
             peer, worst = checked(cell, make)
         except ImportError as error:
@@ -304,8 +303,8 @@ def names_of(text: str, allowed, flag: str) -> list:
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], allow_abbrev=False)
-    parser.add_argument("--cells", metavar="MxN,...", help="default: the whole grid")
-    parser.add_argument("--op", metavar="OP,...", help="default: all")
+    parser.add_argument("--cells", metavar="MxN,...", help="default: the whole grids")
+    parser.add_argument("--op", metavar="OP,...", help=f"default: {', '.join(peer_cells.OPS)}")
     parser.add_argument("--dtype", metavar="DTYPE,...", help="default: all")
     parser.add_argument("--peers", metavar="PEER,...", help=", ".join(peer_functions.PEERS))
     parser.add_argument("--compile-mode", default=peer_functions.COMPILE_MODE, metavar="MODE")
@@ -313,46 +312,51 @@ def parse(arguments):
     parser.add_argument("--fresh", action="store_true", help="time what is there already, too")
     parser.add_argument("--record", action="store_true", help="write to results/<machine>/")
     parser.add_argument("--out", type=Path, metavar="FILE")
-    parser.add_argument("--preset", default="default", help="whose ch13 has the ledger")
+    parser.add_argument("--preset", default="default", help="whose programs have the ledger")
     given = parser.parse_args(arguments)
     if given.record and given.out:
         parser.error("--record: given with --out; allowed: without it")
     given.op = names_of(given.op, peer_cells.OPS, "--op")
     given.dtype = names_of(given.dtype, peer_cells.DTYPES, "--dtype")
     given.peers = names_of(given.peers, peer_functions.PEERS, "--peers")
-    grid = {f"{m}x{n}": (m, n) for m, n in peer_cells.GRID}
+    grid = {f"{m}x{n}": (m, n) for m, n in peer_cells.GRID + peer_cells.QK_GRID}
     given.cells = [grid[name] for name in names_of(given.cells, grid, "--cells")]
-    return given
-
-
-def main(arguments) -> int:
-    begin = time.monotonic()
-    given = parse(arguments)
-    if not torch.cuda.is_available():
-        stop("no CUDA device that PyTorch sees", 3)
-    program = ROOT / "build" / given.preset / "ch13_norm_rope" / "ch13"
-    if not program.exists():
-        stop(f"{program}: not built; build it with ./book build ch13 --preset {given.preset}")
-    peer_functions.COMPILE_MODE = given.compile_mode
-    here = machine()
-    path = given.out or ROOT / "build" / "results" / "ch13_peers.json"
-    if given.record:
-        path = ROOT / "results" / slug(here["name"]) / "ch13_peers.json"
-    rows = load(path, here, given.fresh)
-    there = set() if given.fresh else {key(row) for row in rows}
     cells = [
         cell
         for dtype in given.dtype
         for op in given.op
         for cell in peer_cells.cells_of(op, dtype, given.cells)
     ]
-    buffer = torch.empty(max(FLUSH_BYTES, 4 * here["llc_bytes"]), dtype=torch.uint8, device="cuda")
+    given.chapters = {}
+    for cell in cells:
+        given.chapters.setdefault(cell.chapter, []).append(cell)
+    if given.out and len(given.chapters) > 1:
+        parser.error("--out: given with operators of two chapters; allowed: with those of one")
+    return given
 
+
+def program_of(chapter: str, preset: str) -> Path:
+    (folder,) = (path.parent for path in ROOT.glob(f"{chapter}_*/CMakeLists.txt"))
+    program = ROOT / "build" / preset / folder.name / chapter
+    if not program.exists():
+        stop(f"{program}: not built; build it with ./book build {chapter} --preset {preset}")
+    return program
+
+
+def results_path(chapter: str, given, here: dict) -> Path:
+    folder = ROOT / "results" / slug(here["name"]) if given.record else ROOT / "build" / "results"
+    return given.out or folder / f"{chapter}_peers.json"
+
+
+def run_chapter(cells, program: Path, path: Path, given, here: dict, buffer, begin) -> None:
+    """Cells of one chapter, into one file."""
+    rows = load(path, here, given.fresh)
+    there = set() if given.fresh else {key(row) for row in rows}
+    titles = {name: f"peer: {peer_functions.title_of(name)}" for name in given.peers}
     for number, cell in enumerate(cells):
         if given.max_seconds is not None and time.monotonic() - begin > given.max_seconds:
             say(f"{len(cells) - number} cells are left after {given.max_seconds:g} s; run it again")
             break
-        titles = {name: f"peer: {peer_functions.PEERS[name][1]}" for name in given.peers}
         place = (cell.op, tuple(cell.shape()), cell.dtype)
         names = [name for name in given.peers if (*place, titles[name]) not in there]
         if not names:
@@ -375,6 +379,21 @@ def main(arguments) -> int:
         torch.cuda.empty_cache()
     if rows:
         print(f"written to {os.path.relpath(path)}")
+
+
+def main(arguments) -> int:
+    begin = time.monotonic()
+    given = parse(arguments)
+    if not torch.cuda.is_available():
+        stop("no CUDA device that PyTorch sees", 3)
+    programs = {chapter: program_of(chapter, given.preset) for chapter in given.chapters}
+    peer_functions.COMPILE_MODE = given.compile_mode
+    here = machine()
+    size = max(FLUSH_BYTES, 4 * here["llc_bytes"])
+    buffer = torch.empty(size, dtype=torch.uint8, device="cuda")
+    for chapter, cells in given.chapters.items():
+        path = results_path(chapter, given, here)
+        run_chapter(cells, programs[chapter], path, given, here, buffer, begin)
     return 0
 
 

@@ -138,8 +138,9 @@ def load(path: Path):
 
 def with_peers(table: Table, path: Path) -> Table:
     """The results of `path` with those of other libraries (scripts/peers.py) in the same cells on
-    the same machine, where their file lies beside it."""
-    file = path.with_name(f"{path.stem}_peers.json")
+    the same machine, where their file lies beside it: ch13_peers.json of ch13.json, and of the
+    ch13_cuda.json that a bench leaves."""
+    file = path.with_name(f"{path.stem.removesuffix('_cuda')}_peers.json")
     if not file.exists():
         return table
     peers = load(file)

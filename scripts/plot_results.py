@@ -2,10 +2,10 @@
 """Draws results, and what the programs print with --json, as PNG and SVG.
 
 Of results (build/results/ch13.json) it makes bytes per plan and the share of the roof, there with
-the peers in ch13_peers.json where that lies beside it; of the output of `ch13 ledger --json` bytes
-per plan, and of that of `ch13 cache --json` the curves of traffic by the size of the cache. Of the
-output of `ch28 ledger --json` it makes the bytes of each design, and of that of `ch28 claims
---json` the times, predicted and measured. The same files give the same SVG.
+the peers in ch13_peers.json where that lies beside it, of the same machine; of the output of `ch13
+ledger --json` bytes per plan, and of that of `ch13 cache --json` the curves of traffic by the size
+of the cache. Of the output of `ch28 ledger --json` it makes the bytes of each design, and of that
+of `ch28 claims --json` the times, predicted and measured. The same files give the same SVG.
 """
 
 import argparse

@@ -94,6 +94,8 @@ class Reading(unittest.TestCase):
                 [[row.plan for row in group.rows] for group in groups],
                 [["unfused", "fused", "peer: other"], ["unfused", "fused"]],
             )
+            bench = folder.write("r_cuda.json", document)
+            self.assertEqual(plot_data.with_peers(plot_data.load(bench), bench).groups, groups)
             peers["machine"]["name"] = "another"
             folder.write("r_peers.json", peers)
             self.assertEqual(plot_data.with_peers(table, path), table)

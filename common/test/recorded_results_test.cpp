@@ -10,8 +10,10 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/compare.hpp"
@@ -116,17 +118,26 @@ class Inspection {
     }
     if (!is_chapter(file.stem().string())) fault(file, "is not named after a chapter");
     if (results.rows.empty()) fault(file, "has no rows");
+    const bool of_peers = file.stem().string().ends_with("_peers");
     for (std::size_t i = 0; i < results.rows.size(); ++i) {
-      for (const std::string& what : faults_of(results.rows[i], results.machine, limits)) {
+      const ResultRow& row = results.rows[i];
+      if (row.plan.starts_with("peer: ") != of_peers) {
+        fault(file,
+              fmt::format("rows[{}]: peers belong in a chapter's _peers.json, and nobody else", i));
+      }
+      // A peer that is wrong, or fails, gets no time; that it does is worth a record.
+      if (of_peers && row.n == 0 && row.note) continue;
+      for (const std::string& what : faults_of(row, results.machine, limits)) {
         fault(file, fmt::format("rows[{}]: {}", i, what));
       }
     }
   }
 
-  /// ch13 is, and so are ch13_counters and ch13_steps.
+  /// ch13 is, and so are ch13_counters, ch13_peers and ch13_steps.
   bool is_chapter(const std::string& stem) const {
     const std::string chapter = stem.substr(0, 4), part = stem.substr(chapter.size());
-    if (part != "" && part != "_counters" && part != "_steps") return false;
+    constexpr std::string_view parts[] = {"", "_counters", "_peers", "_steps"};
+    if (std::find(std::begin(parts), std::end(parts), part) == std::end(parts)) return false;
     const std::vector<fs::path> folders = entries(root_);
     return std::any_of(folders.begin(), folders.end(), [&](const fs::path& folder) {
       const std::string text = folder.filename().string();
@@ -263,6 +274,26 @@ TEST_CASE("a record in a wrong place is a fault", "[results]") {
     CHECK_THAT(Repository(sound_record(), fmt::format("nvidia-h200/{}.json", name)).fault(),
                ContainsSubstring("is not named after a chapter"));
   }
+}
+
+TEST_CASE("peers have a record of their own, where a peer without a time says why", "[results]") {
+  const auto faults_with = [](const std::string& plan, const std::string& name, bool is_timed) {
+    Results record = sound_record();
+    record.rows[0].plan = plan;
+    if (!is_timed) {
+      ResultRow& row = record.rows[0];
+      row.n = 0;
+      row.median_us = row.p25_us = row.p75_us = row.gb_per_s = not_measured;
+      row.share_of_roof = row.share_lo = row.share_hi = not_measured;
+      row.note = "wrong: by a test";
+    }
+    return Repository(record, "nvidia-h200/" + name + ".json").faults().size();
+  };
+  CHECK(faults_with("peer: other", "ch13_peers", true) == 0);
+  CHECK(faults_with("peer: other", "ch13_peers", false) == 0);
+  CHECK(faults_with("fused", "ch13_peers", true) == 1);
+  CHECK(faults_with("peer: other", "ch13", true) == 1);
+  CHECK(faults_with("fused", "ch13", false) > 0);
 }
 
 TEST_CASE("a record that cannot be read, or holds nothing, is a fault", "[results]") {

@@ -1,0 +1,139 @@
+// Ours against other libraries. All figures are made up.
+
+#include "common/peer_table.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/chapter.hpp"
+#include "common/error.hpp"
+#include "common/test/temporary_folder.hpp"
+
+namespace opbook {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+ResultRow timed(const std::string& op, const std::string& plan, double share) {
+  ResultRow row;
+  row.op = op;
+  row.shape = {8, 16};
+  row.dtype = "bfloat16";
+  row.plan = plan;
+  row.device = "cuda";
+  row.temperature = "cold";
+  row.bytes = 1000;
+  row.flops = 10;
+  row.median_us = row.p25_us = row.p75_us = 1;
+  row.n = 11;
+  row.gb_per_s = 1;
+  row.share_of_roof = share;
+  row.share_lo = share - 0.1;
+  row.share_hi = share + 0.1;
+  return row;
+}
+
+ResultRow untimed(const std::string& op, const std::string& plan, const std::string& why) {
+  ResultRow row = timed(op, plan, 1);
+  row.n = 0;
+  row.median_us = row.p25_us = row.p75_us = row.gb_per_s = not_measured;
+  row.share_of_roof = row.share_lo = row.share_hi = not_measured;
+  row.note = why;
+  return row;
+}
+
+Results of_a_card(const std::vector<ResultRow>& rows) {
+  Results results;
+  results.machine.name = "made-up card";
+  results.machine.device = "cuda";
+  results.rows = rows;
+  return results;
+}
+
+Results ours() {
+  return of_a_card({timed("one", "unfused", 0.4), timed("one", "fused", 0.9),
+                    timed("two", "fused", 0.6), timed("three", "fused", 0.5)});
+}
+
+Results theirs() {
+  return of_a_card({timed("one", "peer: slow", 0.3), timed("one", "peer: fast", 0.6),
+                    untimed("two", "peer: slow", "wrong: a test says so"),
+                    timed("four", "peer: fast", 0.7)});
+}
+
+struct Folder {
+  TemporaryFolder temporary;
+  std::filesystem::path results = temporary.path() / "ch13_cuda.json";
+
+  Folder() { write_results(results, ours()); }
+  void add(const Results& peers) const {
+    write_results(temporary.path() / "ch13_peers.json", peers);
+  }
+  std::string show(const GivenFlags& flags = {}) const {
+    GivenFlags given = flags;
+    given["--results"] = results.string();
+    Chapter chapter;
+    chapter.name = "ch13";
+    return show_subcommand(chapter).run(given).out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("fused plans stand beside peers, the fastest of which is named", "[peers]") {
+  CHECK(render_peers(ours(), theirs()) ==
+        "fused against peers, each in % of a copy of the same bytes in its own run:\n"
+        "\n"
+        "op   dtype     shape   ours  slow  fast  fastest peer     ours / fastest\n"
+        "---  --------  ------  ----  ----  ----  ------------  -----------------\n"
+        "one  bfloat16  8 x 16  90.0  30.0  60.0  fast          1.50 [1.14, 2.00]\n"
+        "two  bfloat16  8 x 16  60.0     -     -  -                             -\n"
+        "two bfloat16 8 x 16 slow: wrong: a test says so.\n");
+}
+
+TEST_CASE("a cell is one by op, dtype, shape, device and temperature", "[peers]") {
+  const auto rendered = [](auto change) {
+    ResultRow peer = timed("one", "peer: fast", 0.6);
+    change(peer);
+    return render_peers(ours(), of_a_card({peer}));
+  };
+  CHECK_THAT(rendered([](ResultRow&) {}), ContainsSubstring("60.0"));
+  CHECK(rendered([](ResultRow& row) { row.op = "four"; }) == "");
+  CHECK(rendered([](ResultRow& row) { row.dtype = "float16"; }) == "");
+  CHECK(rendered([](ResultRow& row) { row.shape = {16, 8}; }) == "");
+  CHECK(rendered([](ResultRow& row) { row.device = "cpu"; }) == "");
+  CHECK(rendered([](ResultRow& row) { row.temperature = "hot"; }) == "");
+}
+
+TEST_CASE("peers lie beside a record and beside what a bench leaves", "[peers]") {
+  CHECK(peers_path("a/ch13.json") == "a/ch13_peers.json");
+  CHECK(peers_path("a/ch13_cuda.json") == "a/ch13_peers.json");
+}
+
+TEST_CASE("show ends with the peers where there are any of the same machine", "[peers]") {
+  const Folder folder;
+  const std::string alone = folder.show();
+  folder.add(theirs());
+  CHECK(folder.show() == alone + "\n" + render_peers(ours(), theirs()));
+  CHECK_THAT(folder.show({{"--pairs", ""}}), !ContainsSubstring("fastest"));
+  Results others = theirs();
+  others.machine.name = "another card";
+  folder.add(others);
+  CHECK(folder.show() == alone);
+}
+
+TEST_CASE("show --peers is their table alone, and an error where there is none", "[peers]") {
+  const Folder folder;
+  CHECK_THROWS_AS(folder.show({{"--peers", ""}}), ArgumentError);
+  folder.add(theirs());
+  CHECK(folder.show({{"--peers", ""}}) == render_peers(ours(), theirs()));
+  folder.add(of_a_card({timed("four", "peer: fast", 0.7)}));
+  CHECK_THROWS_AS(folder.show({{"--peers", ""}}), ArgumentError);
+  folder.temporary.write("ch13_peers.json", "{");
+  CHECK_THROWS_AS(folder.show(), ArgumentError);
+}
+
+}  // namespace opbook
