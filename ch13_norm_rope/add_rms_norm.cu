@@ -14,15 +14,17 @@ __global__ __launch_bounds__(
                                                                  GridRows<const T> r, const T* w,
                                                                  GridRows<T> s, GridRows<T> y,
                                                                  int count, Normaliser normaliser) {
-  if constexpr (which == Case::few) await_earlier_kernels();
   __shared__ float partial[32];
+  if constexpr (which == Case::few) await_earlier_kernels(x.own(), r.own(), w, s.own(), y.own());
   HeldRow<T, threads, vectors> row, residual;
   row.load(x.own(), count);
   residual.load(r.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
-  bring_nearer(ahead < gridDim.x, r.at(ahead), count * 16);
+  if (ahead < gridDim.x) {
+    bring_nearer(x.at(ahead), count * 16);
+    bring_nearer(r.at(ahead), count * 16);
+  }
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     row.part[k] =

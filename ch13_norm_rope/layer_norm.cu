@@ -31,15 +31,15 @@ __global__ __launch_bounds__(
                               vectors)) void layer_norm_kernel(GridRows<const T> x, const T* g,
                                                                const T* b, GridRows<T> y, int count,
                                                                float n, float eps) {
-  if constexpr (which == Case::few) await_earlier_kernels();
   constexpr int width = vector_width<T>;
   __shared__ float sums[32], square_sums[32];
   T* const y_row = y.own();
+  if constexpr (which == Case::few) await_earlier_kernels(x.own(), g, b, y_row);
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> gains(g, count), biases(b, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
 
   ElementSum<T> sum;
 #pragma unroll

@@ -15,13 +15,13 @@ __global__ __launch_bounds__(
     blocks_per_sm<T>(which, threads, vectors)) void rms_norm_kernel(GridRows<const T> x, const T* w,
                                                                     GridRows<T> y, int count,
                                                                     Normaliser normaliser) {
-  if constexpr (which == Case::few) await_earlier_kernels();
   __shared__ float partial[32];
+  if constexpr (which == Case::few) await_earlier_kernels(x.own(), w, y.own());
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   T* const y_row = y.own();
   normalise_held<which>(row, weights, rstd, normaliser, [&](int k) {

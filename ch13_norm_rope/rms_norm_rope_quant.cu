@@ -77,14 +77,14 @@ __global__ __launch_bounds__(
                                                                AngleRows<T> tables,
                                                                GridQuantised<T> out, int count,
                                                                Normaliser normaliser, Tail tail) {
-  if constexpr (which == Case::few) await_earlier_kernels();
   extern __shared__ uint4 shared[];
   __shared__ float partial[32];
+  if constexpr (which == Case::few) await_earlier_kernels(x.own(), w, out.q.own());
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  bring_nearer(ahead < gridDim.x, x.at(ahead), count * 16);
+  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
   TailTurn<T, threads, vectors, is_usual(which)> tail_turn(tables, tail);
   tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));

@@ -73,11 +73,16 @@ __global__ __launch_bounds__(32, std::min(blocks, most_blocks_per_sm())) void ma
 /// Design D for few rows: a row a team.
 template <class T, class Lane, int threads>
 __global__ __launch_bounds__(threads) void few_heads_kernel(HeldInputs<T> in, HeldOutputs out) {
-  await_earlier_kernels();
   const Lane lane(in.half);
   const std::uint32_t row = blockIdx.x * (threads / Lane::lanes) + lane.team();
-  const HeldHead<T, Lane> head(in, lane, min(row, in.rows - 1));
-  head.finish(in, lane, out, row < in.rows);
+  const Head head = in.head(min(row, in.rows - 1));
+  const T *const x_row = in.x(head), *const weight = in.weight(head);
+  const HeadTarget to(out, lane, row, head, row < in.rows);
+  await_earlier_kernels(x_row, weight, to.codes, to.scale);
+  const auto x = PackedPairs<T, Lane::pairs>::of(x_row, lane);
+  const TableRow at = in.table_row(head.token);
+  const SharedOperands<T, Lane> operands(in, lane, weight, at);
+  held_finish(x, lane, in.eps, operands, at.there, to);
 }
 
 /// Any dh, any base, any strides: a warp a row.

@@ -21,19 +21,31 @@ __device__ inline unsigned block_ahead(unsigned at_once) {
   return blockIdx.x + sms * at_once / 4;
 }
 
-/// Brings `bytes` from a 16-byte boundary on into the L2, a multiple of 16, where it is `wanted`.
-/// All threads of the block call it together. A predicate, since a branch here would keep the
-/// compiler from moving what is behind it: 9 % of chapter 28's design D.
-__device__ inline void bring_nearer(bool wanted, const void* from, unsigned bytes) {
+/// Brings `bytes` from a 16-byte boundary on into the L2, a multiple of 16. All threads of the
+/// block call it together.
+__device__ inline void bring_nearer(const void* from, unsigned bytes) {
+#if OPBOOK_SM >= 900
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+  }
+#else
+  for (unsigned i = threadIdx.x * 128; i < bytes; i += blockDim.x * 128) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const std::byte*>(from) + i));
+  }
+#endif
+}
+
+/// The same where it is `wanted`, by a predicate: a branch keeps the compiler from moving loads
+/// across it, which costs chapter 28's design D 9 %. (In chapter 13, whose longest rows have no
+/// register to spare, the predicate costs 3 %.)
+__device__ inline void bring_nearer_if(bool wanted, const void* from, unsigned bytes) {
 #if OPBOOK_SM >= 900
   asm volatile(
       "{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.bulk.prefetch.L2.global [%0], %1; }" ::"l"(
           from),
       "r"(bytes), "r"(static_cast<unsigned>(wanted && threadIdx.x == 0)));
 #else
-  for (unsigned i = threadIdx.x * 128; wanted && i < bytes; i += blockDim.x * 128) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const std::byte*>(from) + i));
-  }
+  if (wanted) bring_nearer(from, bytes);
 #endif
 }
 

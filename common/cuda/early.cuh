@@ -9,12 +9,14 @@
 
 namespace opbook::gpu {
 
-/// The first thing that a kernel does which launch_early() launches: lets the next one be placed as
-/// well, then waits until all that was queued before has ended and what it wrote can be read. No
-/// access to memory may come before it.
-__device__ inline void await_earlier_kernels() {
+/// What a kernel that launch_early() launches does before its first access to memory: lets the next
+/// one be placed as well, and waits until all that was queued before has ended and what it wrote
+/// can be read. The `addresses` are worked out before the wait, while nothing else can be done.
+template <class... T>
+__device__ void await_earlier_kernels(const T*... addresses) {
 #if OPBOOK_SM >= 900
   asm volatile("griddepcontrol.launch_dependents;");
+  (..., [&] { asm volatile("" ::"l"(addresses)); }());
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -35,7 +37,7 @@ inline bool waits_by_itself(const void* kernel, const char* name) {
 /// of a kernel that moves 2 KB a block, so that others better have no such code.
 inline constexpr std::int64_t few_blocks = 512;
 
-/// As launch(), of a kernel that begins with await_earlier_kernels(). More than few_blocks are
+/// As launch(), of a kernel that calls await_earlier_kernels(). More than few_blocks are
 /// launched as any other.
 template <class... Parameters>
 void launch_early(const char* name, Stream stream, void (*kernel)(Parameters...), dim3 blocks,
