@@ -19,7 +19,9 @@
 #include "ch13_norm_rope/rms_norm_rope_quant.hpp"
 #include "ch13_norm_rope/rope.hpp"
 #include "ch13_norm_rope/test/operator_test.hpp"
+#include "common/cuda/bench_on_device.hpp"
 #include "common/cuda/device_tensors.hpp"
+#include "common/cuda/few_blocks.hpp"
 #include "common/cuda/launch_watch.hpp"
 #include "common/cuda/positions.hpp"
 #include "common/cuda/probe.hpp"
@@ -124,7 +126,10 @@ TEST_CASE("every kernel of the GPU is right at its own width and keeps all in re
     for (const Dtype dtype : input_dtypes) {
       for (const std::int64_t n : widths) {
         const std::int64_t turned = std::min<std::int64_t>(128, n / 2 * 2);
-        require_verified(problem_on(entry, dtype, 2, n, turned), n == 1024 ? 1 : 0);
+        const Problem problem = problem_on(entry, dtype, 2, n, turned);
+        require_verified(problem, n == 1024 ? 1 : 0);
+        const opbook::gpu::FewBlocks none(0);  // the kernels for many rows
+        require_verified(problem);
       }
       // All columns turn: pairs in different warps, and too many to meet in shared memory.
       if (takes(entry, "rope_dim")) {
@@ -240,6 +245,13 @@ TEMPLATE_TEST_CASE("a row has the same bits in another batch, on another base, a
       device_y.fetch(other);
       CHECK(same_bits(other.rows<T>().row(0).data, all.rows<T>().row(m - 1).data, n * sizeof(T)));
     }
+    SECTION("by the kernel for many rows") {
+      const opbook::gpu::FewBlocks none(0);
+      ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w),
+                             device_y.rows<T>(all));
+      device_y.fetch(other);
+      CHECK(same_bits(all, other));
+    }
     SECTION("on bases that nothing is aligned to") {
       const Mirror odd_x(x, 1), odd_w(w, 1), odd_y(other, 1);
       ch13::gpu::rms_norm<T>(nullptr, odd_x.rows<T>(x), odd_w.row<T>(w), odd_y.rows<T>(other));
@@ -263,6 +275,30 @@ TEMPLATE_TEST_CASE("a row has the same bits in another batch, on another base, a
       CHECK(same_bits(all, other));
     }
   }
+}
+
+TEST_CASE("an operator launched early waits for the one that it depends on", "[gpu][sanitize]") {
+  require_gpu();
+  using T = float;
+  const std::int64_t n = 4096;
+  Array x = filled("x", Dtype::float32, {1, n}), w = filled("w", Dtype::float32, {n});
+  Array last("y", Dtype::float32, {1, n}), expected("y", Dtype::float32, {1, n});
+  const Mirror device_w(w), a(x), b(x), sums(x);
+  // Each normalises and adds what the one before wrote; a row read too early shows in the last.
+  const auto run = [&](bool one_by_one, Array& result) {
+    opbook::gpu::copy_to_device(a.raw(), x.raw(), x.bytes());
+    for (int i = 0; i < 200; ++i) {
+      const Mirror &from = i % 2 == 0 ? a : b, &to = i % 2 == 0 ? b : a;
+      ch13::gpu::add_rms_norm<T>(nullptr, from.rows<T>(x), from.rows<T>(x), device_w.row<T>(w),
+                                 sums.rows<T>(x), to.rows<T>(x));
+      if (one_by_one) opbook::gpu::synchronise();
+    }
+    opbook::gpu::synchronise();
+    a.fetch(result);
+  };
+  run(true, expected);
+  run(false, last);
+  CHECK(same_bits(last, expected));
 }
 
 TEMPLATE_TEST_CASE("norm, rotation and quantisation have the same bits on any base and in place",
@@ -296,6 +332,10 @@ TEMPLATE_TEST_CASE("norm, rotation and quantisation have the same bits on any ba
     };
     for (const std::int64_t group : {0, 128}) {
       const Result plain = run(0, false, group);
+      {
+        const opbook::gpu::FewBlocks none(0);
+        CHECK(same_bits(run(0, false, group).q, plain.q));
+      }
       for (const auto& [offset, in_place] : {std::pair{1, false}, {0, true}, {1, true}}) {
         INFO("n " << n << " group " << group << " offset " << offset << " in place " << in_place);
         const Result same = run(offset, in_place, group);
@@ -477,6 +517,29 @@ TEST_CASE("the GPU refuses what the CPU refuses, before anything is launched", "
   CHECK_THROWS_MATCHES(ch13::gpu::layer_norm<float>(nullptr, x, w, w, x, -1.0f), ArgumentError,
                        begins("eps: got -1"));
   CHECK(watch.launches() == 0);
+}
+
+TEST_CASE("an operator of few bytes is timed in a graph too, as a share of one read", "[gpu]") {
+  require_gpu();
+  const opbook::gpu::DeviceInfo device = *opbook::gpu::probe_device().device;
+  MachineInfo machine;
+  machine.llc_bytes = device.l2_bytes;
+  machine.memory_bytes = device.memory_bytes;
+  const TimingOptions few_samples{.warmup = 1, .min_samples = 6, .max_samples = 6};
+  const auto timed = [&](std::int64_t rows) {
+    return opbook::gpu::bench_on_device(
+        problem_on(*find_operator("rms_norm"), Dtype::bfloat16, rows, 4096, 0), machine,
+        few_samples);
+  };
+  const std::vector<ResultRow> one = timed(1);
+  REQUIRE(one.size() == 3);
+  CHECK(one[2].plan == "fused");
+  CHECK(one[2].temperature == "hot");
+  CHECK(one[2].roof == "one read");
+  CHECK(one[2].median_us < one[1].median_us);  // no launch from the host is waited for
+  CHECK(one[2].share_of_roof > 0);
+  CHECK(one[2].share_of_roof < 1.2);  // nothing takes less than its one read
+  CHECK(timed(256).size() == 2);
 }
 
 TEST_CASE("more than 2^31 elements of float16 are right in the last row", "[gpu][.large]") {

@@ -96,6 +96,27 @@ TEST_CASE("B with one row a block is A, and with a token's rows it is C", "[ledg
   }
 }
 
+TEST_CASE("D deals out each token's heads of one kind, and few rows as they come", "[ledger]") {
+  const Arguments many = with([](Arguments& a) {
+    a.tokens = 1000;
+    a.q_heads = 28;
+    a.kv_heads = 4;
+  });
+  const DesignLedger dealt = design_ledger(many, Design::D, Convention::exact);
+  CHECK(dealt.rows_per_block == 8);
+  CHECK(dealt.grid == 1000 * (4 + 1));  // 28 heads by eights, and 4
+  CHECK(dealt.weight_reads == dealt.grid);
+  CHECK(dealt.table_reads == dealt.grid);
+  CHECK(dealt.weights_held == 1);
+  CHECK(dealt.tables_held == 1);
+  const Arguments few = with([](Arguments& a) { a.tokens = 3; });
+  const DesignLedger flat = design_ledger(few, Design::D, Convention::exact);
+  CHECK(flat.rows_per_block == 2);
+  CHECK(flat.grid == 3 * 40 / 2);
+  const Arguments unheld = with([](Arguments& a) { a.head_dim = 80; });
+  CHECK(design_ledger(unheld, Design::D, Convention::exact).grid == 4096 * 40 / 8);
+}
+
 TEST_CASE("a ledger refuses what makes no sense, and names it", "[ledger]") {
   const auto refused = [](auto change, const std::string& text,
                           Convention convention = Convention::exact) {

@@ -4,6 +4,7 @@
 // blocks are placed while that one still runs, and wait there for the end of it. Of an operator on
 // one row, which takes two microseconds, the launch is half a microsecond and more.
 
+#include "common/cuda/few_blocks.hpp"
 #include "common/cuda/launch.cuh"
 #include "common/cuda/vector.cuh"
 
@@ -33,12 +34,9 @@ inline bool waits_by_itself(const void* kernel, const char* name) {
 #endif
 }
 
-/// Blocks up to which a launch takes longer than what it launches. To wait costs each block: 17 %
-/// of a kernel that moves 2 KB a block, so that others better have no such code.
-inline constexpr std::int64_t few_blocks = 512;
-
-/// As launch(), of a kernel that calls await_earlier_kernels(). More than few_blocks are
-/// launched as any other.
+/// As launch(), of a kernel that calls await_earlier_kernels(). More than few_blocks are launched
+/// as any other. To wait costs each block, 17 % of a kernel that moves 2 KB a block: kernels for
+/// many better do not.
 template <class... Parameters>
 void launch_early(const char* name, Stream stream, void (*kernel)(Parameters...), dim3 blocks,
                   dim3 threads, std::int64_t shared,
