@@ -127,6 +127,23 @@ std::string counters_lines(const Results& results) {
   return text;
 }
 
+/// Rows of a graph, a line each; empty where there are none.
+std::string graph_table(const Results& results) {
+  Table table({{"in a graph", Align::left},
+               {"dtype", Align::left},
+               {"shape", Align::left},
+               {"time us"},
+               {"% of one read"}});
+  bool any = false;
+  for (const ResultRow& row : results.rows) {
+    if (row.temperature != "hot") continue;
+    table.add_row({row.op, row.dtype, fmt::format("{}", fmt::join(row.shape, " x ")),
+                   fixed(row.median_us, 2), share(row.share_of_roof, row.share_lo, row.share_hi)});
+    any = true;
+  }
+  return any ? "\n" + table.render() : "";
+}
+
 /// How the rows of a graph were timed.
 std::string graph_line(const Results& results) {
   const bool any = std::any_of(results.rows.begin(), results.rows.end(),
@@ -246,7 +263,8 @@ std::string render_pairs(const Results& results) {
                                fmt::format("{:.2f}x", unfused.median_us / fused.median_us)});
     table.add_row(cells);
   });
-  return machine_line(results.machine) + "\n" + table.render();
+  return machine_line(results.machine) + "\n" + table.render() + graph_table(results) +
+         graph_line(results);
 }
 
 std::filesystem::path default_results_path(const std::string& chapter, Device device) {
