@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "common/machine.hpp"
 #include "common/machine_info.hpp"
@@ -154,6 +155,29 @@ std::string_view name_of(Judgement verdict) {
       break;
   }
   return "not measured";
+}
+
+Results read_counted(const std::filesystem::path& path) {
+  Results results = read_results(path);
+  const std::filesystem::path beside =
+      path.parent_path() / (path.stem().string() + "_counters.json");
+  if (!std::filesystem::exists(beside)) return results;
+  const Results counted = read_results(beside);
+  if (counted.machine.name != results.machine.name) return results;
+  const auto cell = [](const ResultRow& row) {
+    return std::tie(row.op, row.shape, row.dtype, row.plan, row.temperature);
+  };
+  for (ResultRow& row : results.rows) {
+    if (row.dram_bytes) continue;
+    const auto same =
+        std::find_if(counted.rows.begin(), counted.rows.end(),
+                     [&](const ResultRow& other) { return cell(other) == cell(row); });
+    if (same == counted.rows.end()) continue;
+    row.dram_bytes = same->dram_bytes;
+    row.dram_read_bytes = same->dram_read_bytes;
+    row.l2_bytes = same->l2_bytes;
+  }
+  return results;
 }
 
 Conclusion conclude(const Results& results) {

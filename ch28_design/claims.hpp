@@ -3,6 +3,7 @@
 // The chapter's conclusion, computed: what the book says of its designs and what the exact model
 // says, each held against what a machine measured.
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,11 @@ struct Conclusion {
   std::vector<Claim> claims;
   std::vector<Predicted> predictions;
 };
+
+/// Results from a file, as read_results() reads them. Rows without counters take those of the same
+/// cells in ch28_counters.json, where that lies beside ch28.json and is of the same machine:
+/// counting takes long, and not every cell needs it.
+Results read_counted(const std::filesystem::path& path);
 
 /// Of results that `bench` wrote on a GPU; of others no claim is measured.
 Conclusion conclude(const Results& results);

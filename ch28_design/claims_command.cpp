@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 Conclusion conclusion_of(const GivenFlags& given) {
   const std::string path =
       value_or(given, "--results", default_results_path("ch28", Device::cuda).string());
-  return conclude(read_results(path));
+  return conclude(read_counted(path));
 }
 
 ordered_json to_json(const Conclusion& conclusion) {
@@ -64,7 +64,7 @@ Subcommand with_conclusion(Subcommand show) {
   show.run = [show_results = show.run](const GivenFlags& given) {
     Outcome outcome = show_results(given);
     if (!given.contains("--results") || given.contains("--peers")) return outcome;
-    const Results results = read_results(given.at("--results"));
+    const Results results = read_counted(given.at("--results"));
     if (results.machine.device == "cuda") outcome.out += "\n" + to_text(conclude(results));
     return outcome;
   };

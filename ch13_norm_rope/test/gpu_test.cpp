@@ -527,9 +527,9 @@ TEST_CASE("an operator of few bytes is timed in a graph too, as a share of one r
   machine.memory_bytes = device.memory_bytes;
   const TimingOptions few_samples{.warmup = 1, .min_samples = 6, .max_samples = 6};
   const auto timed = [&](std::int64_t rows) {
-    return opbook::gpu::bench_on_device(
-        problem_on(*find_operator("rms_norm"), Dtype::bfloat16, rows, 4096, 0), machine,
-        few_samples);
+    const GivenFlags sized = {{"--m", std::to_string(rows)}, {"--n", "4096"}};
+    return opbook::gpu::bench_on_device(ch13::chapter().make_problem("rms_norm", sized, {}),
+                                        machine, few_samples);
   };
   const std::vector<ResultRow> one = timed(1);
   REQUIRE(one.size() == 3);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ch28_design/test/results_on_h200.hpp"
+#include "common/test/temporary_folder.hpp"
 
 namespace opbook::ch28 {
 namespace {
@@ -41,6 +42,27 @@ TEST_CASE("without counters bytes are not measured, and say so", "[claims]") {
   CHECK(bytes.predicted == "4.65x");
   CHECK(bytes.measured.empty());
   CHECK(bytes.verdict == Judgement::not_measured);
+}
+
+TEST_CASE("counters are taken from the file beside, of the same cells and machine", "[claims]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "ch28.json";
+  Results results = results_of(made_up_model(), sizes), counted = results;
+  row_of(counted, Design::A, 4096).dram_bytes = 77;
+  row_of(counted, Design::A, 4096).dram_read_bytes = 55;
+  row_of(results, Design::B, 4096).dram_bytes = 1;  // its own stays
+  row_of(counted, Design::B, 4096).dram_bytes = 2;
+  write_results(path, results);
+  CHECK(!row_of(results = read_counted(path), Design::A, 4096).dram_bytes);
+  write_results(folder.path() / "ch28_counters.json", counted);
+  results = read_counted(path);
+  CHECK(row_of(results, Design::A, 4096).dram_bytes == 77);
+  CHECK(row_of(results, Design::A, 4096).dram_read_bytes == 55);
+  CHECK(row_of(results, Design::B, 4096).dram_bytes == 1);
+  CHECK(!row_of(results, Design::A, 32768).dram_bytes);
+  counted.machine.name = "another";
+  write_results(folder.path() / "ch28_counters.json", counted);
+  CHECK(!row_of(results = read_counted(path), Design::A, 4096).dram_bytes);
 }
 
 TEST_CASE("counters decide between the book's bytes and the model's", "[claims]") {

@@ -24,7 +24,8 @@ __device__ void await_earlier_kernels(const T*... addresses) {
 
 /// Whether the code that this device runs of `kernel` has that wait in it: without it the launch
 /// would have to come after what it depends on. Throws CudaError.
-inline bool waits_by_itself(const void* kernel, const char* name) {
+inline bool waits_by_itself([[maybe_unused]] const void* kernel,
+                            [[maybe_unused]] const char* name) {
 #ifdef OPBOOK_CUDA_FALLBACK
   return false;
 #else
