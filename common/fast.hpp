@@ -389,6 +389,14 @@ class Fast {
     blocks(name, in, out, 1, [&](FastRow& row, std::int64_t i, std::int64_t) { body(row, i); });
   }
 
+  /// kernel() for bodies that work on several rows: body(primitives, begin, end) for each group of
+  /// `rows_per_group` consecutive rows, the last one maybe smaller. Scratch is a group's.
+  template <class T, class U, class Body>
+  void groups(const char* name, Rows<const T> in, Rows<U> out, std::int64_t rows_per_group,
+              Body body) {
+    blocks(name, in, out, rows_per_group, body);
+  }
+
   /// One kernel as a call for each block of `rows_per_block` consecutive rows, the last one maybe
   /// shorter: body(primitives, begin, end), blocks shared out as rows are. Scratch is a block's.
   template <class T, class U, class Body>
