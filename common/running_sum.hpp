@@ -44,15 +44,17 @@ class RunningSum {
   static constexpr PairOrder order = pair_order<T>;
   static constexpr int pairs = sum_lanes / pair_elements;
 
-  /// What is left, element by element.
+  /// What is left, element by element: in a copy, for which of its lanes a register cannot say.
   void add_rest() {
+    std::array<PackPair, pairs> sums = partial_;
     for (int lane = 0; i_ < x_.size; ++i_, ++lane) {
-      PackPair& pair = partial_[lane / pair_elements];
+      PackPair& pair = sums[lane / pair_elements];
       const int at = lane % pair_elements;
       const bool split = order == PairOrder::even_odd;
       Pack& pack = (split ? at % 2 : at / pack_lanes) == 0 ? pair.first : pair.second;
       pack.lanes[split ? at / 2 : at % pack_lanes] += f_(to_float(x_.data[i_]));
     }
+    for (int p = 0; p < pairs; ++p) partial_[p] = sums[p];
   }
 
   /// In halves, and without leaving the registers: a row waits for its sum.
