@@ -202,8 +202,8 @@ inline Pack::Bits bfloat16_high_bits(Pack a) {
 /// The bits of |a| + 2^(e + 20), e being the exponent of |a| but -6 at least: float32's own
 /// addition rounds |a| to a multiple of 2^(e - 3), e4m3's step at that place, to nearest even. The
 /// low bits of the sum then hold that multiple, 0 to 16, and its exponent field e + 147.
-inline Pack::Bits e4m3_sum(Pack a) {
-  const Pack::Bits magnitude = a.bits() & 0x7FFFFFFFu;
+inline Pack::Bits e4m3_sum(Pack magnitude_of_a) {
+  const Pack::Bits magnitude = magnitude_of_a.bits();
   const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude & 0x7F800000u);
   const Pack::Mask least = Pack::Mask{} + (121 << 23);
   // Unsigned, since it wraps round for magnitudes far beyond 448, whose sum saturates all the same.
@@ -212,29 +212,59 @@ inline Pack::Bits e4m3_sum(Pack a) {
   return (Pack::from_bits(magnitude) + Pack::from_bits(step)).bits();
 }
 
-/// The smaller of each two lanes: GCC 12 makes two instructions of a choice, where one does.
-inline SignedWords smaller(SignedWords a, SignedWords b) {
+/// The codes of two packs, a byte each.
+typedef std::uint8_t PairBytes __attribute__((vector_size(2 * pack_lanes)));
+
 #if defined(__AVX2__) && !defined(__AVX512F__)
-  return std::bit_cast<SignedWords>(
-      _mm256_min_epi16(std::bit_cast<__m256i>(a), std::bit_cast<__m256i>(b)));
-#else
-  return a < b ? a : b;
-#endif
+
+/// 16 (8 (e + 147) + multiple) in each lane, the multiple being 8 to 16 but of subnormals; at most
+/// that of 448, unless a is NaN: then 0x7FC0 and above.
+inline __m256i e4m3_sixteenfold(Pack a) {
+  const Pack magnitude = _mm256_min_ps(Pack(448.0f).lanes, abs(a).lanes);  // of NaN the second
+  const Pack::Bits sum = e4m3_sum(magnitude) & 0xFFFF001Fu;
+  return _mm256_madd_epi16(std::bit_cast<__m256i>(sum), _mm256_set1_epi32(1 << 16 | 16));
 }
 
-/// The codes of a's and b's lanes in turn, each in a 16-bit lane.
-inline Words e4m3_codes(Pack a, Pack b) {
-  const Pack::Bits sum_a = e4m3_sum(a), sum_b = e4m3_sum(b);
+/// The codes of a's lanes and b's: a0 to a3, b0 to b3, a4 to a7, b4 to b7. Two saturations save
+/// instructions: that of a float's bits to 16 keeps the sign, and that of a code minus 128 where
+/// it is negative to 8 makes 0x7F of NaN and nothing else.
+[[gnu::always_inline]] inline PairBytes e4m3_codes(Pack a, Pack b) {
+  const __m256i codes = _mm256_sub_epi16(
+      _mm256_srli_epi16(_mm256_packs_epi32(e4m3_sixteenfold(a), e4m3_sixteenfold(b)), 4),
+      _mm256_set1_epi16(8 * (147 - 7 + 1)));
+  const __m256i ends =
+      _mm256_packs_epi32(std::bit_cast<__m256i>(a.lanes), std::bit_cast<__m256i>(b.lanes));
+  const __m256i minus_128 =
+      _mm256_srai_epi16(_mm256_and_si256(ends, _mm256_set1_epi16(-0x8000)), 8);
+  const __m256i words = _mm256_add_epi16(codes, minus_128);
+  return std::bit_cast<PairBytes>(
+      _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+inline constexpr int place_in_codes(int pack, int lane) {
+  return lane / 4 * 8 + pack * 4 + lane % 4;
+}
+
+#else
+
+/// The codes of a's and b's lanes in turn.
+inline PairBytes e4m3_codes(Pack a, Pack b) {
+  const Pack::Bits sum_a = e4m3_sum(abs(a)), sum_b = e4m3_sum(abs(b));
   const Words high = high_halves(sum_a, sum_b);
   const Words multiple = low_halves(sum_a, sum_b) & 31;
   // 8 (e + 7) + multiple - 8, the code of a value whose leading bit is the multiple's 8.
   SignedWords code = std::bit_cast<SignedWords>((high >> 4) + multiple - 8 * (147 - 7 + 1));
   const SignedWords largest = SignedWords{} + 0x7E;
-  code = smaller(code, largest);
+  code = code < largest ? code : largest;
   const SignedWords nan = std::bit_cast<SignedWords>(high) > SignedWords{} + 0x7F80;
   const Words sign = (high_halves(a.bits(), b.bits()) >> 15) << 7;
-  return std::bit_cast<Words>(code - nan) | (sign & ~std::bit_cast<Words>(nan));
+  return __builtin_convertvector(
+      std::bit_cast<Words>(code - nan) | (sign & ~std::bit_cast<Words>(nan)), PairBytes);
 }
+inline constexpr int place_in_codes(int pack, int lane) {
+  return 2 * lane + pack;
+}
+
+#endif
 
 template <class Narrow>
 inline Narrow narrow(Pack::Bits bits) {
@@ -281,6 +311,12 @@ inline Halves float16_bits(Pack a) {
 #endif
 }
 
+/// The codes of the first of two packs.
+template <std::size_t... lane>
+inline Bytes first_bytes(PairBytes codes, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(codes, codes, place_in_codes(0, lane)...);
+}
+
 /// The bits of a Pack rounded to T, ready to be stored. NaNs must be canonical where T has 16 bits.
 template <class T>
 inline auto packed_bits(Pack a) {
@@ -288,7 +324,7 @@ inline auto packed_bits(Pack a) {
   if constexpr (std::is_same_v<T, bfloat16>) return narrow<Halves>(bfloat16_high_bits(a) >> 16);
   if constexpr (std::is_same_v<T, float16>) return float16_bits(a);
   if constexpr (std::is_same_v<T, float8_e4m3fn>) {
-    return narrow<Bytes>(std::bit_cast<Pack::Bits>(e4m3_codes(a, a)) & 0xFFu);
+    return first_bytes(e4m3_codes(a, a), std::make_index_sequence<pack_lanes>());
   }
 }
 
@@ -422,29 +458,13 @@ inline Words joined(Halves low, Halves high, std::index_sequence<i...>) {
 #endif
 }
 
-typedef std::uint8_t PairBytes __attribute__((vector_size(2 * pack_lanes)));
-
-/// The bytes to be stored of e4m3_codes(first, second).
+/// The codes of a pair as its elements lie in memory.
 template <PairOrder order, std::size_t... i>
-inline PairBytes e4m3_bytes(Words codes, std::index_sequence<i...>) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  // GCC 12 makes four instructions of either shuffle.
-  const __m256i all = std::bit_cast<__m256i>(codes);
-  const PairBytes in_turn = std::bit_cast<PairBytes>(
-      _mm_packus_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
-  if constexpr (order == PairOrder::even_odd) return in_turn;
-  return __builtin_shufflevector(in_turn, in_turn,
-                                 (i < pack_lanes ? 2 * i : 2 * (i - pack_lanes) + 1)...);
-#else
-  typedef std::uint8_t AllBytes __attribute__((vector_size(4 * pack_lanes)));
-  const AllBytes bytes = std::bit_cast<AllBytes>(codes);
-  if constexpr (order == PairOrder::even_odd) {
-    return __builtin_shufflevector(bytes, bytes, (2 * i)...);
-  } else {
-    return __builtin_shufflevector(bytes, bytes,
-                                   (i < pack_lanes ? 4 * i : 4 * (i - pack_lanes) + 2)...);
-  }
-#endif
+inline PairBytes in_memory_order(PairBytes codes, std::index_sequence<i...>) {
+  return __builtin_shufflevector(
+      codes, codes,
+      (order == PairOrder::halves ? place_in_codes(i / pack_lanes, i % pack_lanes)
+                                  : place_in_codes(i % 2, i / 2))...);
 }
 
 /// The elements of a pair, rounded to the 16 bits of T. NaNs must be canonical.
@@ -474,8 +494,8 @@ template <PairOrder order, bool streaming, class T>
     }
   };
   if constexpr (std::is_same_v<T, float8_e4m3fn>) {
-    put(to, detail::e4m3_bytes<order>(detail::e4m3_codes(pair.first, pair.second),
-                                      std::make_index_sequence<pair_elements>()));
+    put(to, detail::in_memory_order<order>(detail::e4m3_codes(pair.first, pair.second),
+                                           std::make_index_sequence<pair_elements>()));
   } else if constexpr (std::is_same_v<T, float>) {
     static_assert(order == PairOrder::halves);
     put(to, pair.first.lanes);
