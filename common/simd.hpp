@@ -202,14 +202,13 @@ inline Pack::Bits bfloat16_high_bits(Pack a) {
 /// The bits of |a| + 2^(e + 20), e being the exponent of |a| but -6 at least: float32's own
 /// addition rounds |a| to a multiple of 2^(e - 3), e4m3's step at that place, to nearest even. The
 /// low bits of the sum then hold that multiple, 0 to 16, and its exponent field e + 147.
-inline Pack::Bits e4m3_sum(Pack magnitude_of_a) {
-  const Pack::Bits magnitude = magnitude_of_a.bits();
-  const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude & 0x7F800000u);
+inline Pack::Bits e4m3_sum(Pack magnitude) {
+  const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude.bits() & 0x7F800000u);
   const Pack::Mask least = Pack::Mask{} + (121 << 23);
-  // Unsigned, since it wraps round for magnitudes far beyond 448, whose sum saturates all the same.
-  const Pack::Bits step =
-      std::bit_cast<Pack::Bits>(exponent > least ? exponent : least) + (20u << 23);
-  return (Pack::from_bits(magnitude) + Pack::from_bits(step)).bits();
+  const Pack power = std::bit_cast<Pack::Floats>(exponent > least ? exponent : least);
+  // The product is exact, or Inf: a sum that saturates all the same.
+  const Pack step(0x1p20f);
+  return (has_fused_multiply_add ? fma(power, step, magnitude) : power * step + magnitude).bits();
 }
 
 /// The codes of two packs, a byte each.
