@@ -3,7 +3,7 @@
 // A Pack is as many float32 lanes as one vector register holds. Operators are generic lambdas over
 // Pack, float and Counted (replay.hpp); this header gives the first two the same small vocabulary.
 // Compiler vector extensions do nearly all of it; intrinsics appear only where they fall short:
-// float16 conversion and non-temporal stores.
+// conversions to and from 16 and 8 bits, and non-temporal stores.
 
 #include <algorithm>
 #include <bit>
@@ -246,7 +246,7 @@ inline constexpr int place_in_codes(int pack, int lane) {
 #else
 
 /// The codes of a's and b's lanes in turn.
-inline PairBytes e4m3_codes(Pack a, Pack b) {
+[[gnu::always_inline]] inline PairBytes e4m3_codes(Pack a, Pack b) {
   const Pack::Bits sum_a = e4m3_sum(abs(a)), sum_b = e4m3_sum(abs(b));
   const Words high = high_halves(sum_a, sum_b);
   const Words multiple = low_halves(sum_a, sum_b) & 31;
