@@ -31,6 +31,11 @@ struct RowsOfHeads {
 
   /// Row i of the grid, by the only division that a row takes.
   HeadPlace place(std::int64_t i) const { return {i, i / in.heads(), i % in.heads()}; }
+  /// The row after that, by none.
+  HeadPlace after(const HeadPlace& at) const {
+    const bool last = at.head + 1 == in.heads();
+    return {at.row + 1, at.token + last, last ? 0 : at.head + 1};
+  }
   bool is_k(const HeadPlace& at) const { return at.head >= in.q.inner; }
   Row<const T> x(const HeadPlace& at) const {
     return is_k(at) ? in.k.row(at.token, at.head - in.q.inner) : in.q.row(at.token, at.head);
@@ -56,21 +61,25 @@ struct RowsOfHeads {
   }
 };
 
-/// to = x * rsqrt(mean(x^2) + eps) * w of a head, in float32, rounded once to what `to` holds.
-template <class Primitives, class Out, class T>
-void normalise(Primitives& row, Out to, Row<const T> x, Row<const T> w, float eps) {
+/// rsqrt(mean(x^2) + eps) of a head, in float32.
+template <class Primitives, class T>
+auto reciprocal_rms(Primitives& row, Row<const T> x, float eps) {
   const auto mean = row.sum(x, [](auto v) { return v * v; }) / static_cast<float>(x.size);
-  const auto rstd = rsqrt(mean + eps);
+  return rsqrt(mean + eps);
+}
+
+/// to = x * rstd * w of a head, in float32, rounded once to what `to` holds.
+template <class Primitives, class Out, class T, class Rstd>
+void normalise(Primitives& row, Out to, Row<const T> x, Row<const T> w, Rstd rstd) {
   row.map(to, [=](auto v, auto g) { return v * rstd * g; }, x, w);
 }
 
-/// Scale i, and the codes of y.
+/// Stores scale i, that of y, and returns it.
 template <class Primitives, class T>
-void quantise(Primitives& row, Row<float8_e4m3fn> codes, Row<float> scale, std::int64_t i,
-              Row<const T> y) {
+auto scale_of(Primitives& row, Row<float> scale, std::int64_t i, Row<const T> y) {
   const auto s = max(row.max_abs(y), 1e-4f) / 448.0f;
   row.store(scale, i, s);
-  row.quantise(codes, y, s);
+  return s;
 }
 
 /// Cosines and sines of one token.
@@ -85,16 +94,17 @@ struct FusedHeads {
   RowsOfHeads<T> rows;
   QuantisedHeads out;
 
-  template <class Primitives>
-  void head(Primitives& row, const HeadPlace& at, Scratch<float> held, Row<const T> w,
-            const Angles& angles) const {
-    normalise(row, held, rows.x(at), w, rows.eps);
+  /// y of a head, in `held`, and its scale.
+  template <class Primitives, class Rstd>
+  auto y_and_scale(Primitives& row, const HeadPlace& at, Scratch<float> held, Rstd rstd,
+                   Row<const T> w, const Angles& angles) const {
+    normalise(row, held, rows.x(at), w, rstd);
     if (angles.cos.size > 0) {
       rotate(row, rows.turned(held), Row<const float>(rows.turned(held)), angles.cos, angles.sin);
     }
     const Row<const float> y = held;
     if (out.y.data != nullptr) row.map(out.y.row(at.token, at.head), copied, y);
-    quantise(row, out.codes.row(at.token, at.head), out.scale, at.row, y);
+    return scale_of(row, out.scale, at.row, y);
   }
 
   template <class Primitives>
@@ -106,31 +116,42 @@ struct FusedHeads {
   }
 };
 
-/// A copy on the chip, for all rows of a block.
-template <class T, class Primitives>
-Row<const T> brought_in(Primitives& row, Row<const T> from) {
+/// What a block's heads share: read from where it lies, or from a copy on the chip.
+enum class Shared { in_place, brought_in };
+
+template <Shared shared, class Primitives, class T>
+Row<const T> at_hand(Primitives& row, Row<const T> from) {
+  if constexpr (shared == Shared::in_place) return from;
   const Scratch<T> held = row.template scratch<T>(from.size);
   row.map(held, copied, from);
   return held;
 }
 
-/// A block brings in the weights that it needs, and each token's angles when it comes to them.
-template <class T, class Primitives>
+/// Rows `begin` up to `end` of the grid: the weights that they need, and each token's angles when
+/// they come to them. A head waits for its sum, and for its maximum: meanwhile the codes of the
+/// head before can be made, so its sum is asked for before them.
+template <Shared shared, class T, class Primitives>
 void fused_block(Primitives& row, const FusedHeads<T>& fused, std::int64_t begin,
                  std::int64_t end) {
-  const Scratch<float> held = row.template scratch<float>(fused.rows.in.dh());
+  const RowsOfHeads<T>& rows = fused.rows;
+  const Scratch<float> held = row.template scratch<float>(rows.in.dh());
   std::array<Row<const T>, 2> weights{};
   Angles angles;
-  for (std::int64_t i = begin; i < end; ++i) {
-    const HeadPlace at = fused.rows.place(i);
-    Row<const T>& weight = weights[fused.rows.is_k(at)];
-    if (weight.data == nullptr) weight = brought_in<T>(row, fused.rows.weight(at));
+  HeadPlace at = rows.place(begin);
+  auto rstd = reciprocal_rms(row, rows.x(at), rows.eps);
+  while (at.row < end) {
+    Row<const T>& weight = weights[rows.is_k(at)];
+    if (weight.data == nullptr) weight = at_hand<shared>(row, rows.weight(at));
     if (at.token != angles.token) {
       angles = fused.angles_of(row, at.token);
-      angles.cos = brought_in<float>(row, angles.cos);
-      angles.sin = brought_in<float>(row, angles.sin);
+      angles.cos = at_hand<shared>(row, angles.cos);
+      angles.sin = at_hand<shared>(row, angles.sin);
     }
-    fused.head(row, at, held, weight, angles);
+    const auto s = fused.y_and_scale(row, at, held, rstd, weight, angles);
+    const HeadPlace next = rows.after(at);
+    if (next.row < end) rstd = reciprocal_rms(row, rows.x(next), rows.eps);
+    row.quantise(fused.out.codes.row(at.token, at.head), Row<const float>(held), s);
+    at = next;
   }
 }
 

@@ -7,6 +7,10 @@
 namespace opbook::ch28::cpu {
 namespace {
 
+/// Heads that a thread takes up together in design D: enough that one's sum hardly ever has to be
+/// waited for, few enough that few tokens still keep all threads busy.
+constexpr std::int64_t rows_per_group = 8;
+
 std::int64_t rows_per_block(const QkOptions& options, std::int64_t heads) {
   if (options.design == Design::A) return 1;
   return options.design == Design::B ? options.rows_per_block : heads;
@@ -26,15 +30,14 @@ void qk_norm_rope_quant(Backend& backend, const QkHeads<T>& in, const QuantisedH
   const Rows<const T> x = fused.rows.stand_in();
 
   if (options.design == Design::D) {  // one call: a core's caches keep what its rows share
-    backend.kernel("fused", x, fused.out.codes, [=](auto& row, std::int64_t i) {
-      const HeadPlace at = fused.rows.place(i);
-      fused.head(row, at, row.template scratch<float>(in.dh()), fused.rows.weight(at),
-                 fused.angles_of(row, at.token));
-    });
+    backend.groups("fused", x, fused.out.codes, rows_per_group,
+                   [=](auto& row, std::int64_t begin, std::int64_t end) {
+                     fused_block<Shared::in_place>(row, fused, begin, end);
+                   });
   } else {
     backend.blocks("fused", x, fused.out.codes, rows_per_block(options, in.heads()),
                    [=](auto& row, std::int64_t begin, std::int64_t end) {
-                     fused_block(row, fused, begin, end);
+                     fused_block<Shared::brought_in>(row, fused, begin, end);
                    });
   }
 }
@@ -52,8 +55,9 @@ void qk_norm_rope_quant_unfused(Backend& backend, const QkHeads<T>& in, const Qu
 
   backend.kernel("norm", heads.rows.stand_in(), normed, [=](auto& row, std::int64_t i) {
     const HeadPlace at = heads.rows.place(i);
-    normalise(row, normed.row(at.token, at.head), heads.rows.x(at), heads.rows.weight(at),
-              heads.rows.eps);
+    const Row<const T> of = heads.rows.x(at);
+    normalise(row, normed.row(at.token, at.head), of, heads.rows.weight(at),
+              reciprocal_rms(row, of, heads.rows.eps));
   });
   backend.kernel("rope", Rows<const T>(normed), rotated, [=](auto& row, std::int64_t i) {
     const HeadPlace at = heads.rows.place(i);
@@ -65,7 +69,8 @@ void qk_norm_rope_quant_unfused(Backend& backend, const QkHeads<T>& in, const Qu
     rotate(row, heads.rows.turned(to), heads.rows.turned(from), angles.cos, angles.sin);
   });
   backend.kernel("quant", Rows<const T>(rotated), codes, [=](auto& row, std::int64_t i) {
-    quantise(row, codes.row(i), out.scale, i, Row<const T>(rotated.row(i)));
+    const Row<const T> y = rotated.row(i);
+    row.quantise(codes.row(i), y, scale_of(row, out.scale, i, y));
   });
 }
 

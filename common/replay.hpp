@@ -267,29 +267,34 @@ class Metered {
   }
 
   template <class T, class U, class Body>
-  void kernel(const char* name, Rows<const T> in, Rows<U> /*out*/, Body body) {
-    meter_.begin_kernel(name);
-    MeteredRow row(meter_);
-    const std::int64_t row_bytes = in.cols * static_cast<std::int64_t>(sizeof(T));
-    for (std::int64_t i = 0; i < in.rows(); ++i) {
-      row.begin_row();
-      body(row, i);
-      if (after_row_) after_row_(meter_, in.row(i).data, row_bytes, in.rows() - 1 - i);
-    }
-    meter_.leave_row();
-    meter_.end_kernel();
+  void kernel(const char* name, Rows<const T> in, Rows<U> out, Body body) {
+    groups(name, in, out, 1, [&](MeteredRow& row, std::int64_t i, std::int64_t) { body(row, i); });
+  }
+
+  template <class T, class U, class Body>
+  void groups(const char* name, Rows<const T> in, Rows<U> /*out*/, std::int64_t rows_per_group,
+              Body body) {
+    in_turn(name, in, rows_per_group, body, [] {});
   }
 
   /// The counterpart of Fast::blocks(): each block is a call of its own.
   template <class T, class U, class Body>
   void blocks(const char* name, Rows<const T> in, Rows<U> /*out*/, std::int64_t rows_per_block,
               Body body) {
+    in_turn(name, in, rows_per_block, body, [&] { meter_.end_call(); });
+  }
+
+ private:
+  /// between() comes between one group of rows and the next.
+  template <class T, class Body, class Between>
+  void in_turn(const char* name, Rows<const T> in, std::int64_t rows_per_group, Body body,
+               Between between) {
     meter_.begin_kernel(name);
     MeteredRow row(meter_);
     const std::int64_t row_bytes = in.cols * static_cast<std::int64_t>(sizeof(T));
-    for (std::int64_t begin = 0; begin < in.rows(); begin += rows_per_block) {
-      const std::int64_t end = std::min(in.rows(), begin + rows_per_block);
-      if (begin > 0) meter_.end_call();
+    for (std::int64_t begin = 0; begin < in.rows(); begin += rows_per_group) {
+      const std::int64_t end = std::min(in.rows(), begin + rows_per_group);
+      if (begin > 0) between();
       row.begin_row();
       body(row, begin, end);
       for (std::int64_t i = begin; after_row_ && i < end; ++i) {
@@ -300,7 +305,6 @@ class Metered {
     meter_.end_kernel();
   }
 
- private:
   Meter& meter_;
   AfterRow after_row_;
 };

@@ -36,40 +36,39 @@ class RunningSum {
   /// The sum, once all that was left has been added.
   float finish() {
     while (i_ + sum_lanes <= x_.size) step();
-    std::array<float, sum_lanes> lanes;
-    for (int p = 0; p < pairs; ++p) {
-      float* const to = lanes.data() + p * pair_elements;
-      for (int lane = 0; lane < pack_lanes; ++lane) {
-        const bool split = order == PairOrder::even_odd;
-        to[split ? 2 * lane : lane] = partial_[p].first.lanes[lane];
-        to[split ? 2 * lane + 1 : pack_lanes + lane] = partial_[p].second.lanes[lane];
-      }
-    }
-    for (int lane = 0; i_ < x_.size; ++i_, ++lane) lanes[lane] += f_(to_float(x_.data[i_]));
-    return fold(lanes);
+    if (i_ < x_.size) add_rest();
+    return fold();
   }
 
  private:
   static constexpr PairOrder order = pair_order<T>;
   static constexpr int pairs = sum_lanes / pair_elements;
 
-  /// A row waits for its sum: hence whole packs first, and unrolled.
-  static float fold(std::array<float, sum_lanes>& lanes) {
-    int half = sum_lanes / 2;
-#pragma GCC unroll 8
-    for (; half >= pack_lanes; half /= 2) {
-#pragma GCC unroll 8
-      for (int lane = 0; lane < half; lane += pack_lanes) {
-        float* const low = lanes.data() + lane;
-        store_pack(low, load_pack(low) + load_pack(low + half));
+  /// What is left, element by element: in a copy, for which of its lanes a register cannot say.
+  void add_rest() {
+    std::array<PackPair, pairs> sums = partial_;
+    for (int lane = 0; i_ < x_.size; ++i_, ++lane) {
+      PackPair& pair = sums[lane / pair_elements];
+      const int at = lane % pair_elements;
+      const bool split = order == PairOrder::even_odd;
+      Pack& pack = (split ? at % 2 : at / pack_lanes) == 0 ? pair.first : pair.second;
+      pack.lanes[split ? at / 2 : at % pack_lanes] += f_(to_float(x_.data[i_]));
+    }
+    for (int p = 0; p < pairs; ++p) partial_[p] = sums[p];
+  }
+
+  /// In halves, and without leaving the registers: a row waits for its sum.
+  float fold() {
+    for (int half = pairs / 2; half > 0; half /= 2) {
+      for (int p = 0; p < half; ++p) {
+        partial_[p].first = partial_[p].first + partial_[p + half].first;
+        partial_[p].second = partial_[p].second + partial_[p + half].second;
       }
     }
-#pragma GCC unroll 8
-    for (; half > 0; half /= 2) {
-#pragma GCC unroll 8
-      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    }
-    return lanes[0];
+    const auto add = [](Pack::Floats a, Pack::Floats b) { return a + b; };
+    const auto [first, second] = partial_[0];
+    if constexpr (order == PairOrder::halves) return fold_lanes((first + second).lanes, add);
+    return fold_lanes(first.lanes, add) + fold_lanes(second.lanes, add);  // the last half: 1
   }
 
   Row<const T> x_;

@@ -3,7 +3,7 @@
 // A Pack is as many float32 lanes as one vector register holds. Operators are generic lambdas over
 // Pack, float and Counted (replay.hpp); this header gives the first two the same small vocabulary.
 // Compiler vector extensions do nearly all of it; intrinsics appear only where they fall short:
-// float16 conversion and non-temporal stores.
+// conversions to and from 16 and 8 bits, and non-temporal stores.
 
 #include <algorithm>
 #include <bit>
@@ -122,6 +122,28 @@ inline float rsqrt(float a) {
   return 1.0f / std::sqrt(a);
 }
 
+// --- Folding the lanes of a register -------------------------------------------------------------
+
+namespace detail {
+
+template <int half, class Lanes, std::size_t... i>
+inline Lanes halves_swapped(Lanes lanes, std::index_sequence<i...>) {
+  return __builtin_shufflevector(lanes, lanes, (i ^ half)...);
+}
+
+}  // namespace detail
+
+/// One lane of all: f(lanes, the same with their halves swapped), then in the halves, and so on.
+template <class Lanes, class F, int half = sizeof(Lanes) / sizeof(Lanes{}[0]) / 2>
+inline auto fold_lanes(Lanes lanes, F f) {
+  if constexpr (half == 0) {
+    return lanes[0];
+  } else {
+    constexpr std::make_index_sequence<sizeof lanes / sizeof lanes[0]> all;
+    return fold_lanes<Lanes, F, half / 2>(f(lanes, detail::halves_swapped<half>(lanes, all)), f);
+  }
+}
+
 // --- Rounding to 16 and 8 bits: dtype.hpp's integer arithmetic, lane by lane -------------------
 
 namespace detail {
@@ -180,19 +202,52 @@ inline Pack::Bits bfloat16_high_bits(Pack a) {
 /// The bits of |a| + 2^(e + 20), e being the exponent of |a| but -6 at least: float32's own
 /// addition rounds |a| to a multiple of 2^(e - 3), e4m3's step at that place, to nearest even. The
 /// low bits of the sum then hold that multiple, 0 to 16, and its exponent field e + 147.
-inline Pack::Bits e4m3_sum(Pack a) {
-  const Pack::Bits magnitude = a.bits() & 0x7FFFFFFFu;
-  const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude & 0x7F800000u);
+inline Pack::Bits e4m3_sum(Pack magnitude) {
+  const Pack::Mask exponent = std::bit_cast<Pack::Mask>(magnitude.bits() & 0x7F800000u);
   const Pack::Mask least = Pack::Mask{} + (121 << 23);
-  // Unsigned, since it wraps round for magnitudes far beyond 448, whose sum saturates all the same.
-  const Pack::Bits step =
-      std::bit_cast<Pack::Bits>(exponent > least ? exponent : least) + (20u << 23);
-  return (Pack::from_bits(magnitude) + Pack::from_bits(step)).bits();
+  const Pack power = std::bit_cast<Pack::Floats>(exponent > least ? exponent : least);
+  // The product is exact, or Inf: a sum that saturates all the same.
+  const Pack step(0x1p20f);
+  return (has_fused_multiply_add ? fma(power, step, magnitude) : power * step + magnitude).bits();
 }
 
-/// The codes of a's and b's lanes in turn, each in a 16-bit lane.
-inline Words e4m3_codes(Pack a, Pack b) {
-  const Pack::Bits sum_a = e4m3_sum(a), sum_b = e4m3_sum(b);
+/// The codes of two packs, a byte each.
+typedef std::uint8_t PairBytes __attribute__((vector_size(2 * pack_lanes)));
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+
+/// 16 (8 (e + 147) + multiple) in each lane, the multiple being 8 to 16 but of subnormals; at most
+/// that of 448, unless a is NaN: then 0x7FC0 and above.
+inline __m256i e4m3_sixteenfold(Pack a) {
+  const Pack magnitude = _mm256_min_ps(Pack(448.0f).lanes, abs(a).lanes);  // of NaN the second
+  const Pack::Bits sum = e4m3_sum(magnitude) & 0xFFFF001Fu;
+  return _mm256_madd_epi16(std::bit_cast<__m256i>(sum), _mm256_set1_epi32(1 << 16 | 16));
+}
+
+/// The codes of a's lanes and b's: a0 to a3, b0 to b3, a4 to a7, b4 to b7. Two saturations save
+/// instructions: that of a float's bits to 16 keeps the sign, and that of a code minus 128 where
+/// it is negative to 8 makes 0x7F of NaN and nothing else.
+[[gnu::always_inline]] inline PairBytes e4m3_codes(Pack a, Pack b) {
+  const __m256i codes = _mm256_sub_epi16(
+      _mm256_srli_epi16(_mm256_packs_epi32(e4m3_sixteenfold(a), e4m3_sixteenfold(b)), 4),
+      _mm256_set1_epi16(8 * (147 - 7 + 1)));
+  const __m256i ends =
+      _mm256_packs_epi32(std::bit_cast<__m256i>(a.lanes), std::bit_cast<__m256i>(b.lanes));
+  const __m256i minus_128 =
+      _mm256_srai_epi16(_mm256_and_si256(ends, _mm256_set1_epi16(-0x8000)), 8);
+  const __m256i words = _mm256_add_epi16(codes, minus_128);
+  return std::bit_cast<PairBytes>(
+      _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+inline constexpr int place_in_codes(int pack, int lane) {
+  return lane / 4 * 8 + pack * 4 + lane % 4;
+}
+
+#else
+
+/// The codes of a's and b's lanes in turn.
+[[gnu::always_inline]] inline PairBytes e4m3_codes(Pack a, Pack b) {
+  const Pack::Bits sum_a = e4m3_sum(abs(a)), sum_b = e4m3_sum(abs(b));
   const Words high = high_halves(sum_a, sum_b);
   const Words multiple = low_halves(sum_a, sum_b) & 31;
   // 8 (e + 7) + multiple - 8, the code of a value whose leading bit is the multiple's 8.
@@ -201,8 +256,14 @@ inline Words e4m3_codes(Pack a, Pack b) {
   code = code < largest ? code : largest;
   const SignedWords nan = std::bit_cast<SignedWords>(high) > SignedWords{} + 0x7F80;
   const Words sign = (high_halves(a.bits(), b.bits()) >> 15) << 7;
-  return std::bit_cast<Words>(code - nan) | (sign & ~std::bit_cast<Words>(nan));
+  return __builtin_convertvector(
+      std::bit_cast<Words>(code - nan) | (sign & ~std::bit_cast<Words>(nan)), PairBytes);
 }
+inline constexpr int place_in_codes(int pack, int lane) {
+  return 2 * lane + pack;
+}
+
+#endif
 
 template <class Narrow>
 inline Narrow narrow(Pack::Bits bits) {
@@ -211,6 +272,18 @@ inline Narrow narrow(Pack::Bits bits) {
 
 typedef std::uint16_t Halves __attribute__((vector_size(2 * pack_lanes)));
 typedef std::uint8_t Bytes __attribute__((vector_size(pack_lanes)));
+
+inline Pack widen_bfloat16(const bfloat16* from) {
+  Halves halves;
+  std::memcpy(&halves, from, sizeof halves);
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  // GCC 12 makes four instructions of the conversion.
+  return Pack::from_bits(
+      std::bit_cast<Pack::Bits>(_mm256_cvtepu16_epi32(std::bit_cast<__m128i>(halves))) << 16);
+#else
+  return Pack::from_bits(__builtin_convertvector(halves, Pack::Bits) << 16);
+#endif
+}
 
 inline Pack widen_float16(const std::uint16_t* from) {
 #if defined(__AVX512F__)
@@ -237,6 +310,12 @@ inline Halves float16_bits(Pack a) {
 #endif
 }
 
+/// The codes of the first of two packs.
+template <std::size_t... lane>
+inline Bytes first_bytes(PairBytes codes, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(codes, codes, place_in_codes(0, lane)...);
+}
+
 /// The bits of a Pack rounded to T, ready to be stored. NaNs must be canonical where T has 16 bits.
 template <class T>
 inline auto packed_bits(Pack a) {
@@ -244,7 +323,7 @@ inline auto packed_bits(Pack a) {
   if constexpr (std::is_same_v<T, bfloat16>) return narrow<Halves>(bfloat16_high_bits(a) >> 16);
   if constexpr (std::is_same_v<T, float16>) return float16_bits(a);
   if constexpr (std::is_same_v<T, float8_e4m3fn>) {
-    return narrow<Bytes>(std::bit_cast<Pack::Bits>(e4m3_codes(a, a)) & 0xFFu);
+    return first_bytes(e4m3_codes(a, a), std::make_index_sequence<pack_lanes>());
   }
 }
 
@@ -286,9 +365,7 @@ inline Pack load_pack(const T* from) {
     std::memcpy(&result, from, sizeof result);
     return result;
   } else if constexpr (std::is_same_v<T, bfloat16>) {
-    detail::Halves halves;
-    std::memcpy(&halves, from, sizeof halves);
-    return Pack::from_bits(__builtin_convertvector(halves, Pack::Bits) << 16);
+    return detail::widen_bfloat16(from);
   } else {
     static_assert(std::is_same_v<T, float16>);
     return detail::widen_float16(&from->bits);
@@ -332,10 +409,7 @@ inline Lanes larger(Lanes a, Lanes b) {
 
 template <class Lanes>
 inline auto largest_lane(Lanes lanes) {
-  constexpr int count = sizeof lanes / sizeof lanes[0];
-  auto result = lanes[0];
-  for (int lane = 1; lane < count; ++lane) result = std::max(result, lanes[lane]);
-  return result;
+  return fold_lanes(lanes, larger<Lanes>);
 }
 
 // --- Two packs at a time ------------------------------------------------------------------------
@@ -383,19 +457,13 @@ inline Words joined(Halves low, Halves high, std::index_sequence<i...>) {
 #endif
 }
 
-typedef std::uint8_t PairBytes __attribute__((vector_size(2 * pack_lanes)));
-
-/// The bytes to be stored of e4m3_codes(first, second).
+/// The codes of a pair as its elements lie in memory.
 template <PairOrder order, std::size_t... i>
-inline PairBytes e4m3_bytes(Words codes, std::index_sequence<i...>) {
-  typedef std::uint8_t AllBytes __attribute__((vector_size(4 * pack_lanes)));
-  const AllBytes bytes = std::bit_cast<AllBytes>(codes);
-  if constexpr (order == PairOrder::even_odd) {
-    return __builtin_shufflevector(bytes, bytes, (2 * i)...);
-  } else {
-    return __builtin_shufflevector(bytes, bytes,
-                                   (i < pack_lanes ? 4 * i : 4 * (i - pack_lanes) + 2)...);
-  }
+inline PairBytes in_memory_order(PairBytes codes, std::index_sequence<i...>) {
+  return __builtin_shufflevector(
+      codes, codes,
+      (order == PairOrder::halves ? place_in_codes(i / pack_lanes, i % pack_lanes)
+                                  : place_in_codes(i % 2, i / 2))...);
 }
 
 /// The elements of a pair, rounded to the 16 bits of T. NaNs must be canonical.
@@ -425,8 +493,8 @@ template <PairOrder order, bool streaming, class T>
     }
   };
   if constexpr (std::is_same_v<T, float8_e4m3fn>) {
-    put(to, detail::e4m3_bytes<order>(detail::e4m3_codes(pair.first, pair.second),
-                                      std::make_index_sequence<pair_elements>()));
+    put(to, detail::in_memory_order<order>(detail::e4m3_codes(pair.first, pair.second),
+                                           std::make_index_sequence<pair_elements>()));
   } else if constexpr (std::is_same_v<T, float>) {
     static_assert(order == PairOrder::halves);
     put(to, pair.first.lanes);

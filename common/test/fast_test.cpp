@@ -2,9 +2,11 @@
 
 #include <omp.h>
 
+#include <bit>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -319,6 +321,26 @@ TEST_CASE("bfloat16 rounds to e4m3 in even and odd places alike") {
       Row<const bfloat16>{x.data(), 65536});
   for (int i = 0; i < 65536; ++i) {
     REQUIRE(y[i] == from_float<float8_e4m3fn>(to_float(x[i])));
+  }
+}
+
+TEST_CASE(
+    "a map rounds float32 to e4m3 as one number is rounded, wherever it lies between two codes") {
+  constexpr std::int64_t size = 65536;
+  std::vector<float> x(size);
+  std::vector<float8_e4m3fn> y(size);
+  for (const std::uint32_t low :
+       {0u, 1u, 0x7FFFu, 0x8000u, 0xFFFFu}) {  // a midpoint has low bits 0
+    for (std::uint32_t high = 0; high < size; ++high)
+      x[high] = std::bit_cast<float>(high << 16 | low);
+    Fast fast;
+    fast.kernel("round", contiguous_rows<const float>(x.data(), 1, size),
+                contiguous_rows(y.data(), 1, size), [&](auto& row, std::int64_t) {
+                  row.map(
+                      Row<float8_e4m3fn>{y.data(), size}, [](auto v) { return v; },
+                      Row<const float>{x.data(), size});
+                });
+    for (std::int64_t i = 0; i < size; ++i) REQUIRE(y[i] == from_float<float8_e4m3fn>(x[i]));
   }
 }
 

@@ -70,6 +70,26 @@ TEST_CASE("blocks of one kernel are calls of their own, each charged what it tou
   CHECK(f.meter.kernels().back().read_bytes() == 6 * 4 * 4);  // nothing is left of the calls before
 }
 
+TEST_CASE("groups of rows are one call together, charged once what they share") {
+  Fixture f;
+  f.metered.groups("scale", f.in(), f.out(), 4,
+                   [&](auto& row, std::int64_t begin, std::int64_t end) {
+                     CHECK(end - begin == (begin == 0 ? 4 : 2));
+                     row.template scratch<float>(4);
+                     for (std::int64_t i = begin; i < end; ++i) {
+                       row.map(
+                           f.out().row(i), [](auto v, auto g) { return v * g + 1.0f; },
+                           f.in().row(i), f.weight());
+                     }
+                   });
+  const KernelCount& count = f.meter.kernels().front();
+  CHECK(count.calls == 1);
+  CHECK(count.read_bytes() == 6 * 4 * 4 + 4 * 4);  // x once, w once
+  CHECK(count.flops == 6 * 4 * 2);
+  CHECK(count.on_chip_bytes == 4 * 4);  // a group's scratch is free again after it
+  CHECK(f.y == std::vector<float>(6 * 4, 4.0f));
+}
+
 TEST_CASE("replay names the tensors that a kernel touched, each with its own bytes") {
   Fixture f;
   f.metered.kernel("first rows", f.in(), f.out(), [&](auto& row, std::int64_t i) {
