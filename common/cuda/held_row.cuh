@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "common/cuda/ahead.cuh"
-#include "common/cuda/launch.cuh"
+#include "common/cuda/sm.cuh"
 #include "common/cuda/vector.cuh"
 #include "common/rows.hpp"
 
@@ -25,7 +25,7 @@ namespace opbook::gpu {
 /// thread, 768 of 80. Of 512 such threads two, again of 64, or in float32, which would spill, one.
 template <class T>
 __host__ __device__ constexpr int blocks_per_sm(int threads, int vectors) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#if defined(__CUDA_ARCH__) && OPBOOK_SM < 800
   return threads <= 64 ? 8 : 1;  // the fallbacks take more registers
 #endif
   if (threads == 512 && vectors == 8) return sizeof(T) == 2 ? 2 : 1;

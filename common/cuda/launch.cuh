@@ -36,15 +36,6 @@ inline int multiprocessors() {
   return count;
 }
 
-/// The most blocks that an SM holds at once, in code compiled for one.
-__host__ __device__ constexpr int most_blocks_per_sm() {
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ / 100 == 9)
-  return 32;
-#else
-  return 16;  // sm_75 and sm_86 take no more, the others at least as many
-#endif
-}
-
 /// Blocks of a launch, one for each of something. Throws ArgumentError beyond CUDA's limit.
 inline unsigned blocks_for(const char* argument, std::int64_t count) {
   if (count > 0x7FFFFFFF) {

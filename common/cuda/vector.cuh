@@ -8,16 +8,9 @@
 
 #include <cstdint>
 
+#include "common/cuda/sm.cuh"
 #include "common/dtype.hpp"
 #include "common/rows.hpp"
-
-// Newer instructions stand beside what does without them; -DOPBOOK_CUDA_FALLBACK takes the latter
-// everywhere, so that it can be tested on any device.
-#if defined(__CUDA_ARCH__) && !defined(OPBOOK_CUDA_FALLBACK)
-#define OPBOOK_SM __CUDA_ARCH__
-#else
-#define OPBOOK_SM 750
-#endif
 
 namespace opbook::gpu {
 
