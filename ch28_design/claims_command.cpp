@@ -64,7 +64,9 @@ Subcommand with_conclusion(Subcommand show) {
   show.run = [show_results = show.run](const GivenFlags& given) {
     Outcome outcome = show_results(given);
     if (!given.contains("--results") || given.contains("--peers")) return outcome;
-    const Results results = read_counted(given.at("--results"));
+    const std::filesystem::path path = given.at("--results");
+    if (path.stem().string().ends_with("_counters")) return outcome;  // another file's conclusion
+    const Results results = read_counted(path);
     if (results.machine.device == "cuda") outcome.out += "\n" + to_text(conclude(results));
     return outcome;
   };

@@ -4,13 +4,15 @@
 //   A  a row a block: every row asks the L2 for them anew.
 //   B  rows_per_block rows: those of one token share its angles through the L1.
 //   C  all rows of a token.
-//   D  a warp takes a few heads of one token, all of q or all of k: two for each team of lanes,
-//   both
-//      asked for before either is waited for. Weight, angles, and where rows begin are then the
-//      warp's, not each row's. 16 elements a lane leave 336 instructions at the speed of memory;
-//      with rows of any token in a warp, whose addresses each lane worked out, 295 were used and 91
-//      % of a copy reached. Few rows do not fill the card, and nothing overlaps: a head a team,
-//      four pairs a lane, and the launch itself early.
+//   D  a warp takes a few heads of one token, all of q or all of k, two for each team of lanes.
+//      Weight, angles, and where rows begin are then the warp's: where each lane worked them out
+//      for rows of any token, 32768 tokens took 8 % longer. It asks for both heads before it waits
+//      for either, and asks the L2 for those of a later block: without that, 8 % longer again. One
+//      head a team took 48 % longer, four 19 %: too few loads in flight, too many registers. (The
+//      compiler had moved the second head's loads behind the first one's reduction; load_early
+//      keeps them.)
+//      Few rows do not fill the card, and nothing overlaps: a head a team, four pairs a lane, and
+//      the launch itself early.
 
 #include <algorithm>
 #include <vector>
