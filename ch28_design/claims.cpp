@@ -163,7 +163,10 @@ Results read_counted(const std::filesystem::path& path) {
       path.parent_path() / (path.stem().string() + "_counters.json");
   if (!std::filesystem::exists(beside)) return results;
   const Results counted = read_results(beside);
-  if (counted.machine.name != results.machine.name) return results;
+  if (counted.machine.name != results.machine.name ||
+      counted.machine.device != results.machine.device) {
+    return results;
+  }
   const auto cell = [](const ResultRow& row) {
     return std::tie(row.op, row.shape, row.dtype, row.plan, row.temperature);
   };

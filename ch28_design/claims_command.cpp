@@ -1,7 +1,9 @@
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "ch28_design/claims.hpp"
 #include "common/chapter.hpp"
+#include "common/error.hpp"
 #include "common/results.hpp"
 #include "common/show.hpp"
 
@@ -14,6 +16,11 @@ using nlohmann::ordered_json;
 Conclusion conclusion_of(const GivenFlags& given) {
   const std::string path =
       value_or(given, "--results", default_results_path("ch28", Device::cuda).string());
+  if (!given.contains("--results") && !std::filesystem::exists(path)) {
+    throw ArgumentError(
+        "--results: got none, and no bench has run on a GPU here; allowed: a file of results, as "
+        "results/nvidia-h200/ch28.json");
+  }
   return conclude(read_counted(path));
 }
 

@@ -11,20 +11,20 @@
 
 namespace opbook::ch28::gpu {
 
-/// 4, 8 or 16 bytes of what no kernel writes while this one runs. The compiler leaves the loads
-/// where they stand: otherwise, to save registers, it moves them behind the reductions that they
-/// are to overlap with.
+/// 4, 8 or 16 bytes. The compiler leaves the loads where they stand: otherwise, to save registers,
+/// it moves them behind the reductions that they are to overlap with. (Not by the path for what is
+/// never written: a kernel launched early is there while the one before it still writes.)
 template <int words>
 __device__ void load_early(const void* from, std::uint32_t (&to)[words]) {
   if constexpr (words == 4) {
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "l"(from));
   } else if constexpr (words == 2) {
-    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
   } else {
     static_assert(words == 1);
-    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(to[0]) : "l"(from));
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(to[0]) : "l"(from));
   }
 }
 
@@ -131,7 +131,7 @@ template <class T, int pairs>
 struct PackedPairs {
   Packed<T, pairs> low, high;
 
-  /// Asks for it. No kernel here writes what it reads.
+  /// Asks for it.
   template <class Lane>
   __device__ static PackedPairs of(const T* row, const Lane& lane) {
     const T* const from = row + lane.low();

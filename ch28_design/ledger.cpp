@@ -58,7 +58,7 @@ std::int64_t flops(const Arguments& a, std::int64_t rows, Convention convention)
 
 /// Whether design D deals out the heads of each token for itself (our_blocks.hpp).
 bool is_dealt_out(const Arguments& a, std::int64_t rows) {
-  return is_held_width(a.head_dim) && rows > our_few_rows;
+  return is_held(a.head_dim, a.turned()) && rows > our_few_rows;
 }
 
 std::int64_t rows_of(Design design, const Arguments& a, std::int64_t rows) {
@@ -72,7 +72,7 @@ std::int64_t rows_of(Design design, const Arguments& a, std::int64_t rows) {
     case Design::D:
       break;
   }
-  if (!is_held_width(a.head_dim)) return our_unheld_rows;
+  if (!is_held(a.head_dim, a.turned())) return our_unheld_rows;
   return is_dealt_out(a, rows) ? our_heads_of_a_block(a.head_dim)
                                : our_few_rows_of_a_block(a.head_dim);
 }

@@ -7,10 +7,12 @@
 
 namespace opbook::ch28 {
 
-/// Whether lanes hold a head of this width in registers. Any other goes element by element, eight
-/// rows a block.
-constexpr bool is_held_width(std::int64_t head_dim) {
-  return head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 192 || head_dim == 256;
+/// Whether lanes hold a head of this width, of which `turned` columns turn, in registers: each
+/// lane's pairs turn all or none. Any other goes element by element, eight rows a block.
+constexpr bool is_held(std::int64_t head_dim, std::int64_t turned) {
+  const bool width =
+      head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 192 || head_dim == 256;
+  return width && turned % 16 == 0;
 }
 inline constexpr std::int64_t our_unheld_rows = 8;
 

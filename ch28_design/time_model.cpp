@@ -55,6 +55,7 @@ double waves_of(const DesignLedger& ledger, const Budget& budget, const Argument
 
 std::optional<Design> design_of(const ResultRow& row) {
   if (row.plan != "fused" || row.dtype != "bfloat16" || row.temperature != "cold") return {};
+  if (!(row.median_us > 0 && row.share_of_roof > 0 && row.bytes > 0)) return {};  // not measured
   const Arguments defaults;
   if (row.shape.size() != 3 || row.shape[1] != defaults.heads() ||
       row.shape[2] != defaults.head_dim) {

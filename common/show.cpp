@@ -150,8 +150,8 @@ std::string graph_line(const Results& results) {
                                [](const ResultRow& row) { return row.temperature == "hot"; });
   if (!any) return "";
   return "graph: launch after launch in a CUDA graph, each on data that no cache holds. One read: "
-         "a "
-         "kernel\nthere that reads a single word, the least that an operator can take.\n";
+         "a\n"
+         "kernel there that reads a single word, launched when the one before it has ended.\n";
 }
 
 std::string notes(const Results& results) {

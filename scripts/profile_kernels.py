@@ -57,7 +57,7 @@ def find_ncu() -> str:
 
 
 def program_of(chapter: str) -> Path:
-    found = sorted((ROOT / "build" / PRESET).glob(f"{chapter}_*/{chapter}"))
+    found = sorted((ROOT / "build" / PRESET).glob(f"*/{chapter}")) if chapter.isalnum() else []
     if not found:
         stop(f'got "{chapter}"; allowed: a chapter that is built (./book build {chapter})')
     return found[0]
@@ -67,7 +67,7 @@ def kernels_of(output: str):
     """Of each kernel its name and its metrics by name, from ncu's raw page."""
     lines = [line for line in output.splitlines() if line.startswith('"')]
     table = list(csv.reader(io.StringIO("\n".join(lines))))
-    if len(table) < 3 or table[0][0] != "ID":
+    if len(table) < 3 or table[0][:1] != ["ID"] or "Kernel Name" not in table[0]:
         stop(f"ncu: {(output.strip().splitlines() or ['printed nothing'])[-1]}", 1)
     names, _units, *rows = table  # a line of units lies between
     for row in rows:
@@ -107,14 +107,16 @@ def table_of(output: str) -> str:
 
 
 def main(arguments) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if arguments[:1] in (["-h"], ["--help"]):
         print(__doc__)
         return 0
+    if not arguments:
+        stop("got no chapter; allowed: one that is built, as ch13, and what its `once` takes")
     chapter, *options = arguments
     save = None
     if "--save" in options:
         at = options.index("--save")
-        if at + 1 == len(options):
+        if at + 1 == len(options) or options[at + 1].startswith("--"):
             stop("--save: got no value; allowed: a file's name")
         save = Path(options[at + 1])
         del options[at : at + 2]
@@ -130,6 +132,8 @@ def main(arguments) -> int:
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
+    if done.returncode != 0:
+        stop(f"ncu: {(done.stdout.strip().splitlines() or ['failed'])[-1]}", 1)
     text = f"{' '.join([chapter, 'once', *options])}\n\n{table_of(done.stdout)}\n{NOTES}"
     print(text, end="")
     if save:

@@ -21,7 +21,7 @@ import figures
 import install
 import machine
 
-FORWARDED = ("ledger", "verify", "bench", "cache", "errata", "roofs", "claims")
+FORWARDED = ("ledger", "verify", "bench", "show", "cache", "errata", "roofs", "claims")
 
 
 def load_book():

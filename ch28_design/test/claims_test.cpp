@@ -44,6 +44,15 @@ TEST_CASE("without counters bytes are not measured, and say so", "[claims]") {
   CHECK(bytes.verdict == Judgement::not_measured);
 }
 
+TEST_CASE("a row without a time decides nothing", "[claims]") {
+  Results results = results_of(made_up_model(), sizes);
+  row_of(results, Design::A, 4096).median_us = not_measured;
+  const Conclusion conclusion = conclude(results);
+  CHECK(claim(conclusion, "book", "A takes no less than").verdict == Judgement::not_measured);
+  CHECK(claim(conclusion, "book", "A takes this much of C").verdict == Judgement::not_measured);
+  CHECK(claim(conclusion, "book", "fastest first").verdict == Judgement::not_measured);
+}
+
 TEST_CASE("counters are taken from the file beside, of the same cells and machine", "[claims]") {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "ch28.json";

@@ -82,9 +82,10 @@ std::vector<TensorSpec> timed_tensors(const Problem& problem) {
   return specs;
 }
 
-/// The fused plan in a graph, launch after launch on tensors of its own, which lie spread over
-/// three times the L2, so that none finds its data in a cache; and as many launches of the least
-/// that an operator can be on the same inputs.
+/// The fused plan in a graph, launch after launch on tensors of its own, and as many launches of a
+/// kernel that reads one word of the same inputs. Both are timed after an L2 flush, so that none
+/// finds its data in a cache; tensors lie spread over three times the L2, so that pages are not all
+/// at hand either.
 class InGraphs {
  public:
   InGraphs(const Problem& problem, const DeviceTensors& filled, std::int64_t l2_bytes) {
@@ -92,7 +93,6 @@ class InGraphs {
     const std::int64_t count = std::clamp<std::int64_t>(3 * l2_bytes / bytes, 1, 512);
     const std::vector<TensorSpec> specs = timed_tensors(problem);
     for (std::int64_t i = 0; i < count; ++i) {
-      // What lies apart: spread over as much memory, launches find pages of it cold too.
       between_.emplace_back(3 * l2_bytes / count);
       DeviceTensors& tensors = tensors_.emplace_back(specs);
       for (const TensorSpec& spec : specs) {

@@ -36,8 +36,8 @@ inline bool waits_by_itself([[maybe_unused]] const void* kernel,
 }
 
 /// As launch(), of a kernel that calls await_earlier_kernels(). More than few_blocks are launched
-/// as any other. To wait costs each block, a quarter of the time where a block moves 4 KB: kernels
-/// for many better do not.
+/// as any other. To wait costs each block, a quarter of the time where a block moves 4 KB:
+/// kernels of many small blocks better do not.
 template <class... Parameters>
 void launch_early(const char* name, Stream stream, void (*kernel)(Parameters...), dim3 blocks,
                   dim3 threads, std::int64_t shared,

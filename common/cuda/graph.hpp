@@ -26,8 +26,8 @@ class Graph {
   std::unique_ptr<void, Destroy> graph_;
 };
 
-/// Queues the least that an operator can be: one thread reads the word at `from` and stores it at
-/// `to`, both on 4-byte boundaries of the device.
+/// Queues a kernel that does next to nothing, in the usual way, not early: one thread reads the
+/// word at `from` and stores it at `to`, both on 4-byte boundaries of the device.
 void read_one_word(Stream stream, const std::byte* from, std::byte* to);
 
 }  // namespace opbook::gpu
