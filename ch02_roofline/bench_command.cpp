@@ -125,7 +125,12 @@ Outcome run_roofs(const GivenFlags& given) {
       machine.name + "\n\n" +
       render_roofs(read_roofs(found == known.end() ? fs::path(path) : found->second));
   if (given.contains("--results")) {
-    const Results results = read_results(given.at("--results"));
+    const std::string& file = given.at("--results");
+    const Results results = read_results(file);
+    if (results.machine.name != machine.name) {
+      throw ArgumentError(fmt::format("--results: got {}, of \"{}\"; allowed: of \"{}\"", file,
+                                      results.machine.name, machine.name));
+    }
     text += render_bends(find_bends(results.rows, machine), machine);
   }
   return {0, text, ""};

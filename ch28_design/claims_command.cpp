@@ -21,7 +21,14 @@ Conclusion conclusion_of(const GivenFlags& given) {
         "--results: got none, and no bench has run on a GPU here; allowed: a file of results, as "
         "results/nvidia-h200/ch28.json");
   }
-  return conclude(read_counted(path));
+  const Results results = read_counted(path);
+  if (design_rows(results).empty()) {
+    throw ArgumentError(
+        "--results: got " + path +
+        ", which has no design timed at the book's heads and width; allowed: a file "
+        "that bench ch28 wrote on a GPU");
+  }
+  return conclude(results);
 }
 
 ordered_json to_json(const Conclusion& conclusion) {

@@ -274,6 +274,9 @@ std::filesystem::path default_results_path(const std::string& chapter, Device de
 
 Subcommand show_subcommand(const Chapter& chapter) {
   const auto run = [name = chapter.name](const GivenFlags& given) {
+    if (given.contains("--pairs") && given.contains("--peers")) {
+      throw ArgumentError("--pairs: given with --peers; allowed: without it");
+    }
     const std::string path = value_or(given, "--results", latest_results_path(name).string());
     const Results results = read_results(path);
     const std::optional<Results> peers = read_peers(path, results.machine);

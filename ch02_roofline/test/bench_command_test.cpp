@@ -83,6 +83,13 @@ TEST_CASE("roofs shows a machine file, and the bends of results on it", "[bench_
       run({"roofs", "--machine", path.string(), "--results", results_path.string()});
   CHECK(both.exit_code == 0);
   CHECK_THAT(both.out, ContainsSubstring("No dtype has rows on both sides of its bend."));
+
+  results.machine.name = "Another";
+  write_results(results_path, results);
+  const Outcome mixed =
+      run({"roofs", "--machine", path.string(), "--results", results_path.string()});
+  CHECK(mixed.exit_code == 2);
+  CHECK_THAT(mixed.err, ContainsSubstring("of \"Another\"; allowed: of \"A processor\""));
 }
 
 TEST_CASE("roofs refuses a file that has none, by its name", "[bench_command]") {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ch28_design/test/results_on_h200.hpp"
+#include "common/error.hpp"
 #include "common/test/temporary_folder.hpp"
 
 namespace opbook::ch28 {
@@ -42,6 +43,17 @@ TEST_CASE("without counters bytes are not measured, and say so", "[claims]") {
   CHECK(bytes.predicted == "4.65x");
   CHECK(bytes.measured.empty());
   CHECK(bytes.verdict == Judgement::not_measured);
+}
+
+TEST_CASE("claims refuses results in which no design was timed", "[claims]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "ch13.json";
+  Results results = results_of(made_up_model(), sizes);
+  write_results(path, results);
+  CHECK(claims_subcommand().run({{"--results", path.string()}}).exit_code == 0);
+  for (ResultRow& row : results.rows) row.op = "rms_norm";
+  write_results(path, results);
+  CHECK_THROWS_AS(claims_subcommand().run({{"--results", path.string()}}), ArgumentError);
 }
 
 TEST_CASE("a row without a time decides nothing", "[claims]") {

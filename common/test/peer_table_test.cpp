@@ -94,6 +94,11 @@ TEST_CASE("fused plans stand beside peers, the fastest of which is named", "[pee
         "two bfloat16 8 x 16 slow: wrong: a test says so.\n");
 }
 
+TEST_CASE("show takes one of --pairs and --peers", "[peers]") {
+  const Folder folder;
+  CHECK_THROWS_AS(folder.show({{"--pairs", ""}, {"--peers", ""}}), ArgumentError);
+}
+
 TEST_CASE("a cell is one by op, dtype, shape, device and temperature", "[peers]") {
   const auto rendered = [](auto change) {
     ResultRow peer = timed("one", "peer: fast", 0.6);
