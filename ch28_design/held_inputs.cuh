@@ -64,8 +64,6 @@ struct HeldInputs {
   std::uint32_t heads, q_heads, rows;
   int half;  ///< pairs of columns that turn
   float eps;
-  const std::byte*
-      packed;  ///< row 0, where each row begins where the one before ends; else nullptr
 
   explicit HeldInputs(const DeviceHeads<T>& in)
       : q(ByteRows::of(in.q)),
