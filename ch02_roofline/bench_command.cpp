@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
+#include "ch02_roofline/ledger_command.hpp"
 #include "ch02_roofline/roofs.hpp"
 #include "ch02_roofline/sweep.hpp"
 #include "common/compare.hpp"
@@ -116,6 +118,23 @@ fs::path latest_machine() {
   return fs::last_write_time(cuda, missing) > fs::last_write_time(cpu, missing) ? cuda : cpu;
 }
 
+/// Where the sweep in a file of results bends. Throws ArgumentError where that is another machine's
+/// or has no sweep.
+std::string bends_of(const std::string& file, const Machine& machine) {
+  const Results results = read_results(file);
+  if (results.machine.name != machine.name) {
+    throw ArgumentError(fmt::format("--results: got {}, of \"{}\"; allowed: of \"{}\"", file,
+                                    results.machine.name, machine.name));
+  }
+  const auto of_chain = [](const ResultRow& row) { return row.op.starts_with(op_names[0]); };
+  if (!results.rows.empty() && std::none_of(results.rows.begin(), results.rows.end(), of_chain)) {
+    throw ArgumentError(
+        fmt::format("--results: got {}, which has no {}; allowed: a sweep that bench ch02 wrote",
+                    file, op_names[0]));
+  }
+  return render_bends(find_bends(results.rows, machine), machine);
+}
+
 Outcome run_roofs(const GivenFlags& given) {
   const std::string path = value_or(given, "--machine", latest_machine().string());
   const Machine machine = load_machine(path);
@@ -124,15 +143,7 @@ Outcome run_roofs(const GivenFlags& given) {
   std::string text =
       machine.name + "\n\n" +
       render_roofs(read_roofs(found == known.end() ? fs::path(path) : found->second));
-  if (given.contains("--results")) {
-    const std::string& file = given.at("--results");
-    const Results results = read_results(file);
-    if (results.machine.name != machine.name) {
-      throw ArgumentError(fmt::format("--results: got {}, of \"{}\"; allowed: of \"{}\"", file,
-                                      results.machine.name, machine.name));
-    }
-    text += render_bends(find_bends(results.rows, machine), machine);
-  }
+  if (given.contains("--results")) text += bends_of(given.at("--results"), machine);
   return {0, text, ""};
 }
 
@@ -147,6 +158,18 @@ Subcommand bench_subcommand(const Chapter& chapter) {
     return given.contains("--op") ? one_chain(given) : bench_chapter(chapter, given);
   };
   return bench;
+}
+
+Subcommand with_bends(Subcommand show) {
+  show.run = [show_results = show.run](const GivenFlags& given) {
+    Outcome outcome = show_results(given);
+    if (!given.contains("--results") || given.contains("--peers")) return outcome;
+    const std::string& file = given.at("--results");
+    const fs::path machine = machine_beside(file);
+    if (fs::exists(machine)) outcome.out += "\n" + bends_of(file, load_machine(machine.string()));
+    return outcome;
+  };
+  return show;
 }
 
 Subcommand roofs_subcommand() {

@@ -17,6 +17,15 @@
 namespace opbook::ch02 {
 namespace {
 
+/// How long something takes, by which the length of every sample is chosen: a time that was
+/// disturbed once would make all of them too short.
+template <class Take>
+double least_of_three(Take take) {
+  double least = take();
+  for (int again = 0; again < 2; ++again) least = std::min(least, take());
+  return least;
+}
+
 using cpu::BandwidthLoop, cpu::PeakLoop, cpu::SharedArrays;
 
 /// How long one sample lasts at least: short enough to settle, long enough for the clock.
@@ -56,8 +65,7 @@ void measure_loops(SharedArrays& arrays, int threads, std::int64_t bytes, bool l
   std::vector<std::function<double()>> contenders;
   for (std::size_t i = 0; i < loops.size(); ++i) {
     moved.push_back(arrays.lay_out(loops[i], bytes));
-    arrays.pass(loops[i], 1);
-    const double once = arrays.pass(loops[i], 1);
+    const double once = least_of_three([&] { return arrays.pass(loops[i], 1); });
     passes.push_back(
         std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(sample_us(quick) / once))));
     contenders.push_back([&, i] {
@@ -103,8 +111,7 @@ PeakSample sample_peak(const PeakLoop& loop, int threads, std::int64_t rounds) {
 
 Roof measure_peak(const PeakLoop& loop, int threads, bool quick) {
   constexpr std::int64_t some_rounds = 20'000;
-  sample_peak(loop, threads, some_rounds);
-  const double some_us = sample_peak(loop, threads, some_rounds).us;
+  const double some_us = least_of_three([&] { return sample_peak(loop, threads, some_rounds).us; });
   const std::int64_t rounds = static_cast<std::int64_t>(static_cast<double>(some_rounds) *
                                                         std::max(1.0, sample_us(quick) / some_us));
   std::vector<double> shares;

@@ -97,11 +97,13 @@ std::optional<Bend> find_bend(std::span<const Point> points, const Machine& mach
   double bend = points.front().us / (points.back().us / points.back().k);
   Bend found;
   for (int pass = 0; pass < 2; ++pass) {
-    std::vector<double> memory_us, compute_us, of_copy, of_peak;
+    std::vector<double> memory_us, compute_us, of_copy, of_copy_beside, of_peak;
     for (const Point& point : points) {
       if (point.k <= bend / 4) {
         memory_us.push_back(point.us);
-        of_copy.push_back(point.row->share_of_roof);
+        const double gb_per_s = static_cast<double>(point.row->bytes) / point.row->median_us / 1e3;
+        of_copy.push_back(gb_per_s / machine.bandwidth_for("copy"));
+        of_copy_beside.push_back(point.row->share_of_roof);
       }
       if (point.k >= bend * 4) {
         compute_us.push_back(point.us / point.k);
@@ -111,6 +113,7 @@ std::optional<Bend> find_bend(std::span<const Point> points, const Machine& mach
     if (memory_us.empty() || compute_us.empty()) return std::nullopt;
     bend = median_of(memory_us) / median_of(compute_us);
     found.memory_share = median_of(of_copy);
+    found.share_beside = median_of(of_copy_beside);
     found.compute_share = median_of(of_peak);
     found.memory_rows = static_cast<int>(memory_us.size());
     found.compute_rows = static_cast<int>(compute_us.size());

@@ -32,6 +32,7 @@ struct Bend {
   double measured = 0;       ///< FLOP/byte
   double predicted = 0;      ///< the machine's balance point: fp32 peak over copy bandwidth
   double memory_share = 0;   ///< of the copy roof, left of the bend: the median of its rows
+  double share_beside = 0;   ///< the same of the copies that took turns with the chain
   double compute_share = 0;  ///< of the fp32 peak, right of it
   int memory_rows = 0;       ///< how many rows each stands on
   int compute_rows = 0;

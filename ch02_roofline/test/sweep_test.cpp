@@ -82,6 +82,20 @@ TEST_CASE("a machine that reaches both roofs bends at its balance point", "[swee
   }
 }
 
+TEST_CASE("a machine that has slowed down since its roof was measured is told by its copies",
+          "[sweep]") {
+  std::vector<ResultRow> rows = sweep(Dtype::float32, 0.5, 1);
+  for (ResultRow& row : rows) row.share_of_roof = 1;  // as fast as the copies beside it
+  const std::vector<Bend> bends = find_bends(rows, small_machine());
+  REQUIRE(bends.size() == 1);
+  CHECK_THAT(bends[0].apart(), WithinRel(1.0, 1e-9));
+  CHECK_THAT(bends[0].memory_share, WithinRel(0.5, 1e-9));
+  CHECK_THAT(bends[0].share_beside, WithinRel(1.0, 1e-9));
+  CHECK_THAT(render_bends(bends, small_machine()),
+             ContainsSubstring("at 50 % of the roof's copy") &&
+                 ContainsSubstring("Copies beside the chain ran at 50 % of the roof's."));
+}
+
 TEST_CASE("a soft corner moves the bend by little", "[sweep]") {
   const std::vector<Bend> bends = find_bends(sweep(Dtype::float32, 1, 1, 0.3), small_machine());
   REQUIRE(bends.size() == 1);
