@@ -110,8 +110,8 @@ TEST_CASE("falling short of a roof moves the bend, and the report says which", "
   CHECK_THAT(render_bends(right, small_machine()),
              ContainsSubstring("does not agree") &&
                  ContainsSubstring("+43 % from the balance point: left of it the chain moves its "
-                                   "bytes at 70 % of the copy, right of it it computes at 100 % of "
-                                   "the peak.\n"));
+                                   "bytes at 70 % of the roof's copy, right of it it computes at "
+                                   "100 % of the peak.\n"));
   const std::vector<Bend> left = find_bends(sweep(Dtype::bfloat16, 1, 0.8), small_machine());
   CHECK_THAT(left[0].measured, WithinRel(8.0, 1e-9));
   CHECK_FALSE(left[0].agrees());
