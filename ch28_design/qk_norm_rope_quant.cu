@@ -7,10 +7,10 @@
 //   D  a warp takes a few heads of one token, all of q or all of k, two for each team of lanes.
 //      Weight, angles, and where rows begin are then the warp's: where each lane worked them out
 //      for rows of any token, 32768 tokens took 8 % longer. It asks for both heads before it waits
-//      for either, and asks the L2 for those of a later block: without that, 8 % longer again. One
-//      head a team took 48 % longer, four 19 %: too few loads in flight, too many registers. (The
-//      compiler had moved the second head's loads behind the first one's reduction; load_early
-//      keeps them.)
+//      for either, and asks the L2 for those of a later block: a kernel without that took 4 %
+//      longer. One head a team took 42 % longer, four 14 %. (The compiler had moved the second
+//      head's loads behind the first one's reduction. load_early keeps them, which by itself
+//      brought nothing that could be measured.)
 //      Few rows do not fill the card, and nothing overlaps: a head a team, four pairs a lane, and
 //      the launch itself early.
 

@@ -106,7 +106,7 @@ class InGraphs {
         problem.run_on_gpu(stream, PlanKind::fused, tensors);
       }
     });
-    least_.emplace([&](Stream stream) {
+    one_read_.emplace([&](Stream stream) {
       for (DeviceTensors& tensors : tensors_) {
         read_one_word(stream, tensors.raw(specs.front().name), word_.data());
       }
@@ -114,14 +114,14 @@ class InGraphs {
   }
 
   const Graph& of_operator() const { return *operator_; }
-  const Graph& of_least() const { return *least_; }
+  const Graph& of_one_read() const { return *one_read_; }
   std::int64_t launches() const { return static_cast<std::int64_t>(tensors_.size()); }
 
  private:
   std::vector<DeviceMemory> between_;
   std::vector<DeviceTensors> tensors_;
   DeviceMemory word_{4};
-  std::optional<Graph> operator_, least_;
+  std::optional<Graph> operator_, one_read_;
 };
 
 /// The row of an operator that is over before its launch from the host would be.
@@ -131,7 +131,7 @@ ResultRow row_in_graph(const Problem& problem, const DeviceTensors& filled,
   const InGraphs graphs(problem, filled, device.llc_bytes);
   const std::function<double()> contenders[] = {
       cold_sample(flush, before, after, [&] { graphs.of_operator().launch(nullptr); }),
-      cold_sample(flush, before, after, [&] { graphs.of_least().launch(nullptr); }),
+      cold_sample(flush, before, after, [&] { graphs.of_one_read().launch(nullptr); }),
   };
   std::vector<std::vector<double>> samples = sample_in_turn(contenders, options);
   for (std::vector<double>& of_contender : samples) {

@@ -5,7 +5,7 @@
 //
 // A block holds a row, and what hides the time that a row waits for memory and at its barriers are
 // the other rows on the same multiprocessor. Three things keep them many, or their waits short:
-//  - the row stays packed, and weights are asked for late, a vector at a time: 64 to 80 registers a
+//  - the row stays packed, and weights are asked for late, a vector at a time: 56 to 80 registers a
 //    thread. Without spilling, that is: it costs more than any number of rows brings.
 //  - each block asks the L2 for a row that a later block will read.
 //  - eight vectors a thread rather than four where a row is long: fewer threads meet at a barrier.
