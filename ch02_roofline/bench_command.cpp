@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
+#include <optional>
 
 #include "ch02_roofline/ledger_command.hpp"
 #include "ch02_roofline/roofs.hpp"
@@ -110,12 +110,13 @@ Outcome bench_chapter(const Chapter& chapter, const GivenFlags& given) {
   return outcome;
 }
 
-/// Of the devices' machine files, the one written last.
-fs::path latest_machine() {
-  const fs::path cpu = machine_beside(default_results_path("ch02", Device::cpu));
-  const fs::path cuda = machine_beside(default_results_path("ch02", Device::cuda));
-  std::error_code missing;  // leaves the earliest time there is
-  return fs::last_write_time(cuda, missing) > fs::last_write_time(cpu, missing) ? cuda : cpu;
+/// The machine file that was written with results: beside them, or recorded as machine.json. Empty
+/// where there is none.
+std::optional<fs::path> machine_of(const fs::path& results) {
+  for (const fs::path& file : {machine_beside(results), results.parent_path() / "machine.json"}) {
+    if (fs::exists(file)) return file;
+  }
+  return std::nullopt;
 }
 
 /// Where the sweep in a file of results bends. Throws ArgumentError where that is another machine's
@@ -136,14 +137,19 @@ std::string bends_of(const std::string& file, const Machine& machine) {
 }
 
 Outcome run_roofs(const GivenFlags& given) {
-  const std::string path = value_or(given, "--machine", latest_machine().string());
+  const fs::path latest = latest_results_path("ch02");
+  const std::string path = value_or(given, "--machine", machine_beside(latest).string());
   const Machine machine = load_machine(path);
   const auto known = known_machines();
   const auto found = known.find(path);
   std::string text =
       machine.name + "\n\n" +
       render_roofs(read_roofs(found == known.end() ? fs::path(path) : found->second));
-  if (given.contains("--results")) text += bends_of(given.at("--results"), machine);
+  if (given.contains("--results")) {
+    text += bends_of(given.at("--results"), machine);
+  } else if (!given.contains("--machine") && fs::exists(latest)) {
+    text += bends_of(latest.string(), machine);
+  }
   return {0, text, ""};
 }
 
@@ -163,21 +169,23 @@ Subcommand bench_subcommand(const Chapter& chapter) {
 Subcommand with_bends(Subcommand show) {
   show.run = [show_results = show.run](const GivenFlags& given) {
     Outcome outcome = show_results(given);
-    if (!given.contains("--results") || given.contains("--peers")) return outcome;
-    const std::string& file = given.at("--results");
-    const fs::path machine = machine_beside(file);
-    if (fs::exists(machine)) outcome.out += "\n" + bends_of(file, load_machine(machine.string()));
+    if (given.contains("--peers")) return outcome;
+    const std::string file = value_or(given, "--results", latest_results_path("ch02").string());
+    if (const std::optional<fs::path> machine = machine_of(file)) {
+      outcome.out += "\n" + bends_of(file, load_machine(machine->string()));
+    }
     return outcome;
   };
   return show;
 }
 
 Subcommand roofs_subcommand() {
-  return {"roofs",
-          "a machine's measured roofs as tables, and where the sweep bends",
-          {{"--machine", "NAME|FILE", "default: what bench wrote last"},
-           {"--results", "FILE", "results of the sweep on that machine"}},
-          run_roofs};
+  return {
+      "roofs",
+      "a machine's measured roofs as tables, and where the sweep bends",
+      {{"--machine", "NAME|FILE", "default: what bench wrote last"},
+       {"--results", "FILE", "the sweep on that machine; default: with the latest roofs, theirs"}},
+      run_roofs};
 }
 
 }  // namespace opbook::ch02

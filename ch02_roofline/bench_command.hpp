@@ -10,8 +10,8 @@ namespace opbook::ch02 {
 /// results/<machine>/ch02.json and machine.json.
 Subcommand bench_subcommand(const Chapter& chapter);
 
-/// `show` with the bends of the sweep behind results that --results names, where the machine file
-/// that bench wrote lies beside them.
+/// `show` with the bends of the sweep behind the results, where the machine file that bench wrote
+/// lies beside them.
 Subcommand with_bends(Subcommand show);
 
 /// `roofs [--machine FILE] [--results FILE]`: a measured machine file as tables and, where results

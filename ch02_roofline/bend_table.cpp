@@ -35,7 +35,7 @@ std::string render_bends(std::span<const Bend> bends, const Machine& machine) {
                {"bend, FLOP/byte"},
                {"at k"},
                {"apart"},
-               {"% of copy"},
+               {"% of roof's copy"},
                {"% of peak"},
                {"verdict", Align::left}});
   std::string lines;

@@ -209,17 +209,6 @@ std::string ratios(const Results& results) {
   return text;
 }
 
-/// Of the devices' results, those written last.
-std::filesystem::path latest_results_path(const std::string& chapter) {
-  const std::filesystem::path cpu = default_results_path(chapter, Device::cpu);
-  const std::filesystem::path cuda = default_results_path(chapter, Device::cuda);
-  std::error_code missing;  // leaves the earliest time there is
-  return std::filesystem::last_write_time(cuda, missing) >
-                 std::filesystem::last_write_time(cpu, missing)
-             ? cuda
-             : cpu;
-}
-
 }  // namespace
 
 std::string render_results(const Results& results) {
@@ -270,6 +259,16 @@ std::string render_pairs(const Results& results) {
 std::filesystem::path default_results_path(const std::string& chapter, Device device) {
   const char* const suffix = device == Device::cuda ? "_cuda.json" : ".json";
   return std::filesystem::path(OPBOOK_SOURCE_DIR) / "build" / "results" / (chapter + suffix);
+}
+
+std::filesystem::path latest_results_path(const std::string& chapter) {
+  const std::filesystem::path cpu = default_results_path(chapter, Device::cpu);
+  const std::filesystem::path cuda = default_results_path(chapter, Device::cuda);
+  std::error_code missing;  // leaves the earliest time there is
+  return std::filesystem::last_write_time(cuda, missing) >
+                 std::filesystem::last_write_time(cpu, missing)
+             ? cuda
+             : cpu;
 }
 
 Subcommand show_subcommand(const Chapter& chapter) {

@@ -19,5 +19,7 @@ std::string render_pairs(const Results& results);
 
 /// build/results/<chapter>.json under the repository's root; of a GPU, <chapter>_cuda.json.
 std::filesystem::path default_results_path(const std::string& chapter, Device device);
+/// Of the two, the one that was written last.
+std::filesystem::path latest_results_path(const std::string& chapter);
 
 }  // namespace opbook

@@ -84,6 +84,17 @@ TEST_CASE("roofs shows a machine file, and the bends of results on it", "[bench_
   CHECK(both.exit_code == 0);
   CHECK_THAT(both.out, ContainsSubstring("No dtype has rows on both sides of its bend."));
 
+  // So does show, of a record: its machine file is machine.json.
+  const auto shown = [&] {
+    return with_bends(show_subcommand(chapter())).run({{"--results", results_path.string()}}).out;
+  };
+  CHECK_THAT(shown(), ContainsSubstring("No dtype has rows on both sides of its bend."));
+  std::filesystem::remove(path);
+  CHECK_THAT(shown(), !ContainsSubstring("bend"));
+  write_machine(
+      path, info, {32768, 524288, ""},
+      std::vector<Roof>{measured("copy", "GB/s", 100, 1 << 27), measured("fp32", "TFLOP/s", 1)});
+
   results.machine.name = "Another";
   write_results(results_path, results);
   const Outcome mixed =
