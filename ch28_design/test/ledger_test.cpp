@@ -115,7 +115,9 @@ TEST_CASE("D deals out each token's heads of one kind, and few rows as they come
   CHECK(flat.grid == 3 * 40 / 2);
   const Arguments unheld = with([](Arguments& a) { a.head_dim = 80; });
   CHECK(design_ledger(unheld, Design::D, Convention::exact).grid == 4096 * 40 / 8);
-  const Arguments odd = with([](Arguments& a) { a.rope_dim = 40; });  // half a lane's pairs turn
+  const Arguments odd = with([](Arguments& a) {  // of one lane half the pairs turn
+    a.q_heads = 30, a.kv_heads = 10, a.rope_dim = 40;
+  });
   CHECK(design_ledger(odd, Design::D, Convention::exact).grid == 4096 * 40 / 8);
   const Arguments few_odd = with([](Arguments& a) { a.tokens = 10, a.rope_dim = 40; });
   CHECK(design_ledger(few_odd, Design::D, Convention::exact).grid == 10 * 40 / 8);

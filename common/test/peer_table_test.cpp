@@ -95,8 +95,10 @@ TEST_CASE("fused plans stand beside peers, the fastest of which is named", "[pee
 }
 
 TEST_CASE("show takes one of --pairs and --peers", "[peers]") {
-  const Folder folder;
+  Folder folder;
+  folder.add(theirs());
   CHECK_THROWS_AS(folder.show({{"--pairs", ""}, {"--peers", ""}}), ArgumentError);
+  CHECK_NOTHROW(folder.show({{"--peers", ""}}));
 }
 
 TEST_CASE("a cell is one by op, dtype, shape, device and temperature", "[peers]") {
