@@ -105,8 +105,8 @@ class Contender:
 
 
 def copy_of(total_bytes: int) -> Contender:
-    """Half of the bytes read, half written."""
-    source = torch.zeros(max(total_bytes // 2, 1), dtype=torch.uint8, device="cuda")
+    """Half of the bytes read, half written. Random ones: zeros would take less power."""
+    source = torch.empty(max(total_bytes // 2, 1), dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
     return Contender(lambda: target.copy_(source))
 
