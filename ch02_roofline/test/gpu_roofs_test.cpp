@@ -12,8 +12,8 @@
 #include "ch02_roofline/matmul.hpp"
 #include "ch02_roofline/roofs.hpp"
 #include "common/cuda/launch_watch.hpp"
-#include "common/cuda/probe.hpp"
 #include "common/error.hpp"
+#include "common/test/require_gpu.hpp"
 
 using namespace opbook;
 namespace roofs = opbook::ch02::gpu;
@@ -21,12 +21,6 @@ using opbook::gpu::DeviceMemory;
 using roofs::Mix;
 
 namespace {
-
-/// Skips the test, with the reason, where there is no device.
-void require_gpu() {
-  const opbook::gpu::Probe probe = opbook::gpu::probe_device();
-  if (!probe.device) SKIP("no CUDA device: " << probe.reason);
-}
 
 std::vector<float> fetched(const DeviceMemory& memory) {
   std::vector<float> values(memory.bytes() / sizeof(float));

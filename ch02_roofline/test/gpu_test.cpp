@@ -5,18 +5,12 @@
 #include "ch02_roofline/test/chain_test.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/cuda/launch_watch.hpp"
-#include "common/cuda/probe.hpp"
+#include "common/test/require_gpu.hpp"
 
 using namespace opbook;
 using namespace opbook::ch02;
 
 namespace {
-
-/// Skips the test, with the reason, where there is no device.
-void require_gpu() {
-  const opbook::gpu::Probe probe = opbook::gpu::probe_device();
-  if (!probe.device) SKIP("no CUDA device: " << probe.reason);
-}
 
 void require_verified(const Problem& problem, std::int64_t offset = 0) {
   Tensors tensors(problem.tensors);

@@ -25,17 +25,12 @@
 #include "common/cuda/launch_watch.hpp"
 #include "common/cuda/positions.hpp"
 #include "common/cuda/probe.hpp"
+#include "common/test/require_gpu.hpp"
 
 using namespace opbook;
 using namespace opbook::ch13;
 
 namespace {
-
-/// Skips the test, with the reason, where there is no device.
-void require_gpu() {
-  const opbook::gpu::Probe probe = opbook::gpu::probe_device();
-  if (!probe.device) SKIP("no CUDA device: " << probe.reason);
-}
 
 /// An array's elements on the device; bases lie as far off a boundary as the array's.
 class Mirror {

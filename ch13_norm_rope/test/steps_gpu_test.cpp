@@ -10,17 +10,12 @@
 #include "ch13_norm_rope/test/operator_test.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/cuda/launch_watch.hpp"
-#include "common/cuda/probe.hpp"
+#include "common/test/require_gpu.hpp"
 
 using namespace opbook;
 using namespace opbook::ch13;
 
 namespace {
-
-void require_device() {
-  const opbook::gpu::Probe probe = opbook::gpu::probe_device();
-  if (!probe.device) SKIP("no CUDA device: " << probe.reason);
-}
 
 /// Every step of an operator on m rows of n, after `change` to its inputs.
 void require_right_steps(const char* op, Dtype dtype, std::int64_t m, std::int64_t n,
@@ -62,7 +57,7 @@ void require_all_in_registers(const opbook::gpu::LaunchWatch& watch) {
 
 TEST_CASE("every step of rms_norm is right on the GPU and keeps all in registers",
           "[gpu][sanitize]") {
-  require_device();
+  require_gpu();
   const opbook::gpu::LaunchWatch watch;
   for (const Dtype dtype : input_dtypes) {
     // One vector, a warp not full, more than a pass of the block, all that is held; and rows beyond
@@ -77,7 +72,7 @@ TEST_CASE("every step of rms_norm is right on the GPU and keeps all in registers
 
 TEST_CASE("every step of rms_norm_rope_quant is right on the GPU and keeps all in registers",
           "[gpu][sanitize]") {
-  require_device();
+  require_gpu();
   const opbook::gpu::LaunchWatch watch;
   for (const Dtype dtype : input_dtypes) {
     const std::int64_t width = 16 / size_of(dtype);
@@ -102,7 +97,7 @@ TEST_CASE("every step of rms_norm_rope_quant is right on the GPU and keeps all i
 }
 
 TEST_CASE("special values go through every step as the formula takes them", "[gpu][sanitize]") {
-  require_device();
+  require_gpu();
   const std::int64_t n = 512;
   for (const Dtype dtype : input_dtypes) {
     const auto change = [&](Tensors& tensors) {
@@ -121,7 +116,7 @@ TEST_CASE("special values go through every step as the formula takes them", "[gp
 }
 
 TEST_CASE("a step refuses on the GPU what it does not take, before anything is launched", "[gpu]") {
-  require_device();
+  require_gpu();
   const Operator& entry = *find_operator("rms_norm_rope_quant");
   Arguments a = entry.defaults;
   a.m = 2;

@@ -16,19 +16,13 @@
 #include "ch28_design/test/gpu_heads.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/cuda/launch_watch.hpp"
-#include "common/cuda/probe.hpp"
+#include "common/test/require_gpu.hpp"
 #include "common/verify_problem.hpp"
 
 using namespace opbook;
 using namespace opbook::ch28;
 
 namespace {
-
-/// Skips the test, with the reason, where there is no device.
-void require_gpu() {
-  const opbook::gpu::Probe probe = opbook::gpu::probe_device();
-  if (!probe.device) SKIP("no CUDA device: " << probe.reason);
-}
 
 constexpr Dtype dtypes[] = {Dtype::bfloat16, Dtype::float16};
 
