@@ -11,31 +11,13 @@
 #include "common/cuda/device.hpp"
 #include "common/random.hpp"
 #include "common/rope_table.hpp"
+#include "common/test/mirror.hpp"
 
 namespace opbook::ch28 {
 
 inline bool same_bits(const void* a, const void* b, std::int64_t bytes) {
   return std::memcmp(a, b, static_cast<std::size_t>(bytes)) == 0;
 }
-
-/// An array's elements on the device; bases lie as far off a boundary as the array's.
-class Mirror {
- public:
-  explicit Mirror(const Array& array, std::int64_t offset_elements = 0)
-      : offset_(offset_elements * size_of(array.dtype())), memory_(array.bytes() + offset_ + 256) {
-    opbook::gpu::copy_to_device(raw(), array.raw(), array.bytes());
-  }
-  std::byte* raw() const { return memory_.data() + offset_; }
-  void fetch(Array& array) const { opbook::gpu::copy_to_host(array.raw(), raw(), array.bytes()); }
-  template <class T>
-  T* data() const {
-    return reinterpret_cast<T*>(raw());
-  }
-
- private:
-  std::int64_t offset_;
-  opbook::gpu::DeviceMemory memory_;
-};
 
 /// Heads of bfloat16 with all that they need, on the host.
 struct Inputs {

@@ -1,0 +1,153 @@
+// A row has the same bits on a CUDA device wherever it lies and whatever lies beside it: in any
+// batch, on any base, with any stride, in place, and by whichever kernel.
+
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cstring>
+#include <utility>
+
+#include "ch13_norm_rope/rms_norm.hpp"
+#include "ch13_norm_rope/rms_norm_rope_quant.hpp"
+#include "ch13_norm_rope/rope.hpp"
+#include "ch13_norm_rope/test/operator_test.hpp"
+#include "common/cuda/few_blocks.hpp"
+#include "common/test/mirror.hpp"
+#include "common/test/require_gpu.hpp"
+
+using namespace opbook;
+using namespace opbook::ch13;
+
+TEMPLATE_TEST_CASE("a row has the same bits in another batch, on another base, and in place",
+                   "[gpu][sanitize]", float, float16, bfloat16) {
+  require_gpu();
+  using T = TestType;
+  for (const std::int64_t n : {64, 768, 4096, 8192}) {
+    INFO("n " << n);
+    const std::int64_t m = 5;
+    Array x = filled("x", dtype_of<T>, {m, n}), w = filled("w", dtype_of<T>, {n});
+    Array all("y", dtype_of<T>, {m, n}), other("y", dtype_of<T>, {m, n});
+    const Mirror device_x(x), device_w(w), device_y(all);
+    ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w), device_y.rows<T>(all));
+    device_y.fetch(all);
+
+    SECTION("alone") {
+      const Rows<T> last = contiguous_rows(device_x.rows<T>(x).row(m - 1).data, 1, n);
+      const Rows<T> out = contiguous_rows(device_y.rows<T>(all).row(0).data, 1, n);
+      ch13::gpu::rms_norm<T>(nullptr, last, device_w.row<T>(w), out);
+      device_y.fetch(other);
+      CHECK(same_bits(other.rows<T>().row(0).data, all.rows<T>().row(m - 1).data, n * sizeof(T)));
+    }
+    SECTION("by the kernel for many rows") {
+      const opbook::gpu::FewBlocks none(0);
+      ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w),
+                             device_y.rows<T>(all));
+      device_y.fetch(other);
+      CHECK(same_bits(all, other));
+    }
+    SECTION("on bases that nothing is aligned to") {
+      const Mirror odd_x(x, 1), odd_w(w, 1), odd_y(other, 1);
+      ch13::gpu::rms_norm<T>(nullptr, odd_x.rows<T>(x), odd_w.row<T>(w), odd_y.rows<T>(other));
+      odd_y.fetch(other);
+      CHECK(same_bits(all, other));
+    }
+    SECTION("in place") {
+      ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w), device_x.rows<T>(x));
+      device_x.fetch(other);
+      CHECK(same_bits(all, other));
+    }
+    SECTION("with gaps between its rows") {
+      Array wide = filled("x", dtype_of<T>, {m, n + 16});
+      for (std::int64_t i = 0; i < m; ++i) {
+        std::memcpy(wide.rows<T>().row(i).data, x.rows<T>().row(i).data, n * sizeof(T));
+      }
+      const Mirror device_wide(wide);
+      const Rows<T> rows = strided_rows(device_wide.rows<T>(wide).data, m, n, n + 16);
+      ch13::gpu::rms_norm<T>(nullptr, rows, device_w.row<T>(w), device_y.rows<T>(all));
+      device_y.fetch(other);
+      CHECK(same_bits(all, other));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("norm, rotation and quantisation have the same bits on any base and in place",
+                   "[gpu][sanitize]", float, float16, bfloat16) {
+  require_gpu();
+  using T = TestType;
+  for (const std::int64_t n : {256, 4096}) {
+    const std::int64_t m = 4, half = 64;
+    Array x = filled("x", dtype_of<T>, {m, n}), w = filled("w", dtype_of<T>, {n});
+    Array cos = filled("cos", dtype_of<T>, {m, half}), sin = filled("sin", dtype_of<T>, {m, half});
+    const Mirror device_w(w), device_cos(cos), device_sin(sin);
+    const RopeTables<T> tables{device_cos.rows<T>(cos), device_sin.rows<T>(sin)};
+    struct Result {
+      Array y, q, scale;
+    };
+    const auto run = [&](std::int64_t offset, bool in_place, std::int64_t group) {
+      Result result{Array("y", dtype_of<T>, {m, n}), Array("q", Dtype::float8_e4m3fn, {m, n}),
+                    Array("scale", Dtype::float32, {m, group > 0 ? n / group : 1})};
+      const Mirror device_x(x, offset), device_y(result.y, offset), device_q(result.q, offset);
+      const Mirror device_scale(result.scale);
+      const Mirror& out = in_place ? device_x : device_y;
+      ch13::gpu::rms_norm_rope_quant<T>(
+          nullptr, device_x.rows<T>(x), device_w.row<T>(w), tables,
+          {device_q.rows<float8_e4m3fn>(result.q), device_scale.rows<float>(result.scale),
+           out.rows<T>(result.y)},
+          {{}, group});
+      out.fetch(result.y);
+      device_q.fetch(result.q);
+      device_scale.fetch(result.scale);
+      return result;
+    };
+    for (const std::int64_t group : {0, 128}) {
+      const Result plain = run(0, false, group);
+      {
+        const opbook::gpu::FewBlocks none(0);
+        CHECK(same_bits(run(0, false, group).q, plain.q));
+      }
+      for (const auto& [offset, in_place] : {std::pair{1, false}, {0, true}, {1, true}}) {
+        INFO("n " << n << " group " << group << " offset " << offset << " in place " << in_place);
+        const Result same = run(offset, in_place, group);
+        CHECK(same_bits(plain.y, same.y));
+        CHECK(same_bits(plain.q, same.q));
+        CHECK(same_bits(plain.scale, same.scale));
+      }
+    }
+  }
+}
+
+TEST_CASE("q and k as slices of a packed tensor turn on the GPU, and v stays", "[gpu][sanitize]") {
+  require_gpu();
+  using T = bfloat16;
+  const std::int64_t tokens = 5, heads = 4, kv = 2, dh = 128, packed = (heads + 2 * kv) * dh;
+  Array qkv = filled("qkv", Dtype::bfloat16, {tokens, packed});
+  Array cos = filled("cos", Dtype::bfloat16, {tokens, dh / 2});
+  Array sin = filled("sin", Dtype::bfloat16, {tokens, dh / 2});
+  const Mirror device(qkv), device_cos(cos), device_sin(sin);
+  const RopeTables<T> tables{device_cos.rows<T>(cos), device_sin.rows<T>(sin)};
+  T* const base = device.rows<T>(qkv).data;
+  const Rows<T> q{base, tokens, heads, dh, packed, dh};
+  const Rows<T> k{base + heads * dh, tokens, kv, dh, packed, dh};
+  ch13::gpu::rope<T>(nullptr, q, tables, q);
+  ch13::gpu::rope<T>(nullptr, k, tables, k);
+  Array turned("turned", Dtype::bfloat16, {tokens, packed});
+  device.fetch(turned);
+
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    for (std::int64_t head = 0; head < heads + 2 * kv; ++head) {
+      Array contiguous("x", Dtype::bfloat16, {1, dh});
+      const T* const before = qkv.rows<T>().row(token).data + head * dh;
+      const T* const after = turned.rows<T>().row(token).data + head * dh;
+      std::memcpy(contiguous.raw(), before, dh * sizeof(T));
+      if (head < heads + kv) {
+        const Mirror copy(contiguous);
+        const RopeTables<T> one{
+            contiguous_rows<const T>(device_cos.rows<T>(cos).row(token).data, 1, dh / 2),
+            contiguous_rows<const T>(device_sin.rows<T>(sin).row(token).data, 1, dh / 2)};
+        ch13::gpu::rope<T>(nullptr, copy.rows<T>(contiguous), one, copy.rows<T>(contiguous));
+        copy.fetch(contiguous);
+      }
+      INFO("token " << token << " head " << head);
+      CHECK(same_bits(after, contiguous.raw(), dh * sizeof(T)));
+    }
+  }
+}
