@@ -1,36 +1,15 @@
 // What holds for every design, tried on random shapes, strides, alignments, dtypes and options. A
 // failure prints its seed; OPBOOK_SEED=<seed> runs that one alone.
 
-#include <omp.h>
+#include "common/test/property.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "ch28_design/problem.hpp"
-#include "common/build_kind.hpp"
-#include "common/random.hpp"
-#include "common/verify_problem.hpp"
 
 namespace opbook::ch28 {
 namespace {
-
-/// Draws numbers that depend on the seed alone.
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : seed_(seed) {}
-  std::int64_t below(std::int64_t bound) {
-    return static_cast<std::int64_t>(random_bits(seed_, "draw", count_++) % bound);
-  }
-  std::int64_t between(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }
-
- private:
-  std::uint64_t seed_;
-  std::uint64_t count_ = 0;
-};
 
 RunArguments draw_arguments(Draw& draw) {
   RunArguments a;
@@ -54,25 +33,6 @@ RunArguments draw_arguments(Draw& draw) {
   return a;
 }
 
-using Bytes = std::map<std::string, std::vector<std::byte>>;
-
-Bytes outputs_of(const Problem& problem, const Tensors& tensors) {
-  Bytes bytes;
-  for (const TensorSpec& spec : problem.tensors) {
-    if (spec.role != Role::output) continue;
-    const Array& array = tensors.at(spec.name);
-    bytes[spec.name].assign(array.raw(), array.raw() + array.bytes());
-  }
-  return bytes;
-}
-
-Bytes run_fresh(const Problem& problem, PlanKind plan, Tensors& tensors, Stores stores) {
-  poison_results(problem, tensors);
-  Fast fast(stores);
-  problem.run(fast, plan, tensors);
-  return outputs_of(problem, tensors);
-}
-
 void check_seed(std::uint64_t seed) {
   Draw draw(seed);
   const RunArguments a = draw_arguments(draw);
@@ -82,32 +42,11 @@ void check_seed(std::uint64_t seed) {
                       << " heads " << a.sizes.q_heads << " + " << a.sizes.kv_heads << " dh "
                       << a.sizes.head_dim << " rd " << a.sizes.turned() << " rows a block "
                       << a.sizes.rows_per_block);
+  require_promises(problem, draw);
+  // A design changes which rows share what, and no bit.
   Tensors tensors(problem.tensors, draw.below(8));
   fill_inputs(problem, tensors, seed);
-  const Stores stores = draw.below(2) == 0 ? Stores::ordinary : Stores::streaming;
-  Fast fast(stores);
-  for (const Finding& finding : verify_problem(problem, tensors, fast)) {
-    INFO(finding.plan << ' ' << finding.kernel << ' ' << finding.tensor << ": " << finding.detail);
-    REQUIRE(finding.pass);
-  }
-  for (const PlanKind plan : both_plans) {
-    const Bytes expected = run_fresh(problem, plan, tensors, stores);
-    const int threads = omp_get_max_threads();
-    omp_set_num_threads(static_cast<int>(draw.between(1, 7)));
-    CHECK(run_fresh(problem, plan, tensors, Stores::automatic) == expected);
-    omp_set_num_threads(threads);
-
-    Tensors strided(problem.tensors);
-    fill_inputs(problem, strided, seed);
-    poison_results(problem, strided);
-    strided.pad_rows(draw.between(1, 9));
-    strided.scatter();
-    problem.run(fast, plan, strided);
-    strided.gather();
-    CHECK(outputs_of(problem, strided) == expected);
-    CHECK(strided.gaps_intact());
-  }
-  // A design changes which rows share what, and no bit.
+  const Stores stores = draw_stores(draw);
   RunArguments other = a;
   other.design = all_designs[draw.below(4)];
   CHECK(run_fresh(make_problem(other), PlanKind::fused, tensors, stores) ==
@@ -118,12 +57,7 @@ void check_seed(std::uint64_t seed) {
 
 TEST_CASE("every design keeps its promises on random shapes, strides, dtypes and options",
           "[property]") {
-  if (const char* seed = std::getenv("OPBOOK_SEED")) {
-    check_seed(std::strtoull(seed, nullptr, 10));
-    return;
-  }
-  const std::uint64_t seeds = times_count ? 400 : 20;  // fewer where every operation is slow
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) check_seed(seed);
+  for_each_seed(check_seed);
 }
 
 }  // namespace opbook::ch28
