@@ -2,48 +2,21 @@
 // shapes of more than 1 MiB with rows under 32 KiB. Values catch the wrong results; replay catches
 // the two that are right and move too much.
 
+#include "common/test/mutants.hpp"
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "ch13_norm_rope/operators.hpp"
 #include "common/build_kind.hpp"
-#include "common/verify_problem.hpp"
 
 using namespace opbook;
 using namespace opbook::ch13;
 
 namespace {
-
-struct Mutant {
-  std::string name;
-  Problem problem;
-};
-
-/// A mutant that runs, in both plans, what `other` runs, and is held to what `right` promises.
-Mutant swapped(std::string name, Problem right, const Problem& other) {
-  right.run = other.run;
-  right.replay = other.replay;
-  return {std::move(name), std::move(right)};
-}
-
-/// A mutant that runs as it should and then damages an output.
-Mutant damaged(std::string name, const Problem& right, std::function<void(Tensors&)> damage) {
-  Problem mutant = right;
-  mutant.run = [=](Fast& fast, PlanKind plan, Tensors& tensors) {
-    right.run(fast, plan, tensors);
-    damage(tensors);
-  };
-  mutant.replay = [=](Metered& metered, PlanKind plan, Tensors& tensors) {
-    right.replay(metered, plan, tensors);
-    damage(tensors);
-  };
-  return {std::move(name), std::move(mutant)};
-}
 
 const TensorSpec& first_output(const Problem& problem) {
   return *std::find_if(problem.tensors.begin(), problem.tensors.end(),
@@ -74,13 +47,6 @@ void swap_first_rows(Tensors& tensors, const TensorSpec& spec) {
   Array& array = tensors.at(spec.name);
   const std::int64_t row = array.bytes() / std::max<std::int64_t>(2, array.row_count());
   std::swap_ranges(array.raw(), array.raw() + row, array.raw() + row);
-}
-
-bool is_caught(const Problem& problem) {
-  Tensors tensors(problem.tensors);
-  fill_inputs(problem, tensors, 5);
-  Fast fast;
-  return !all_pass(verify_problem(problem, tensors, fast));
 }
 
 /// Rows that make every tensor larger than 1 MiB, and than the cache that replay models. Where each
@@ -137,16 +103,6 @@ std::vector<Mutant> faulty_mutants_of(const Operator& op) {
   return mutants;
 }
 
-/// A mutant whose values are right and whose traffic is not: `excess` is added after each row.
-Mutant wasteful(std::string name, const Problem& right, Metered::AfterRow excess) {
-  Problem mutant = right;
-  mutant.replay = [=](Metered& metered, PlanKind plan, Tensors& tensors) {
-    Metered wasting = metered.with(excess);
-    right.replay(wasting, plan, tensors);
-  };
-  return {std::move(name), std::move(mutant)};
-}
-
 std::vector<Mutant> wasteful_mutants_of(const Problem& right) {
   // Once through, then again over all that was read: by then nothing of it is in the cache.
   using RowBytes = std::pair<const void*, std::int64_t>;
@@ -160,23 +116,9 @@ std::vector<Mutant> wasteful_mutants_of(const Problem& right) {
     for (const auto& [again, size] : rows) meter.read(again, size);
     rows.clear();
   };
-  // A tensor of the input's size, row by row written and read back; a new one for each kernel, none
-  // given back before the end.
-  using Memory = std::shared_ptr<std::vector<std::byte>>;
-  const auto scratch_tensor = [kept = std::vector<Memory>(), next = std::size_t{0}](
-                                  Meter& meter, const void*, std::int64_t bytes,
-                                  std::int64_t rows_left) mutable {
-    if (next == 0) {
-      kept.push_back(std::make_shared<std::vector<std::byte>>(bytes * (rows_left + 1)));
-      meter.declare("scratch", kept.back()->data(), bytes * (rows_left + 1));
-    }
-    meter.write(kept.back()->data() + next, bytes);
-    meter.read(kept.back()->data() + next, bytes);
-    next = rows_left == 0 ? 0 : next + bytes;
-  };
   std::vector<Mutant> mutants;
   mutants.push_back(wasteful("a second pass over the whole input", right, second_pass));
-  mutants.push_back(wasteful("a tensor of the input's size between", right, scratch_tensor));
+  mutants.push_back(with_scratch_tensor(right));
   return mutants;
 }
 

@@ -1,48 +1,18 @@
 // A test of the tests: operators with a fault built in, each of which verification must catch.
 // Values catch the wrong results; replay catches those that are right and move too much.
 
+#include "common/test/mutants.hpp"
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
-#include <functional>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "ch28_design/problem.hpp"
-#include "common/verify_problem.hpp"
 
 namespace opbook::ch28 {
 namespace {
-
-struct Mutant {
-  std::string name;
-  Problem problem;
-};
-
-/// Runs, in both plans, what `other` runs, and is held to what `right` promises.
-Mutant swapped(std::string name, Problem right, const Problem& other) {
-  right.run = other.run;
-  right.replay = other.replay;
-  return {std::move(name), std::move(right)};
-}
-
-/// Runs as it should on tensors that `before` has changed, and restores after.
-Mutant damaged(std::string name, const Problem& right, std::function<void(Tensors&)> damage,
-               bool before = false) {
-  Problem mutant = right;
-  const auto faulty = [=](const auto& run) {
-    return [=](auto& backend, PlanKind plan, Tensors& tensors) {
-      if (before) damage(tensors);
-      run(backend, plan, tensors);
-      damage(tensors);  // an exchange done twice is none
-    };
-  };
-  mutant.run = faulty(right.run);
-  mutant.replay = faulty(right.replay);
-  return {std::move(name), std::move(mutant)};
-}
 
 std::byte* row_of(Tensors& tensors, const char* name, std::int64_t row) {
   Array& array = tensors.at(name);
@@ -71,13 +41,6 @@ void skip_tail(Tensors& tensors) {
   for (std::int64_t i = 0; i < codes.row_count(); ++i) {
     std::memset(row_of(tensors, "codes", i) + codes.cols() - 3, 0xFF, 3);
   }
-}
-
-bool is_caught(const Problem& problem) {
-  Tensors tensors(problem.tensors);
-  fill_inputs(problem, tensors, 5);
-  Fast fast;
-  return !all_pass(verify_problem(problem, tensors, fast));
 }
 
 RunArguments of_design(Design design) {
@@ -120,33 +83,10 @@ std::vector<Mutant> faulty_mutants(const RunArguments& a) {
   return mutants;
 }
 
-/// A mutant whose values are right and whose traffic is not: `excess` is added after each row.
-Mutant wasteful(std::string name, const Problem& right, Metered::AfterRow excess) {
-  Problem mutant = right;
-  mutant.replay = [=](Metered& metered, PlanKind plan, Tensors& tensors) {
-    Metered wasting = metered.with(excess);
-    right.replay(wasting, plan, tensors);
-  };
-  return {std::move(name), std::move(mutant)};
-}
-
 std::vector<Mutant> wasteful_mutants(const RunArguments& a) {
   const Problem right = make_problem(a);
   std::vector<Mutant> mutants;
-  // A tensor of the input's size, row by row written and read back.
-  using Memory = std::shared_ptr<std::vector<std::byte>>;
-  const auto scratch_tensor = [kept = std::vector<Memory>(), next = std::size_t{0}](
-                                  Meter& meter, const void*, std::int64_t bytes,
-                                  std::int64_t rows_left) mutable {
-    if (next == 0) {
-      kept.push_back(std::make_shared<std::vector<std::byte>>(bytes * (rows_left + 1)));
-      meter.declare("scratch", kept.back()->data(), bytes * (rows_left + 1));
-    }
-    meter.write(kept.back()->data() + next, bytes);
-    meter.read(kept.back()->data() + next, bytes);
-    next = rows_left == 0 ? 0 : next + bytes;
-  };
-  mutants.push_back(wasteful("a tensor of the input's size between", right, scratch_tensor));
+  mutants.push_back(with_scratch_tensor(right));
   for (const Design other : all_designs) {
     if (other == a.design) continue;
     RunArguments changed = a;
