@@ -93,12 +93,14 @@ class SharedRow {
   int count_;
 };
 
-/// A held row becomes its normalised self, rounded to T; beyond its end there is rubbish then.
-template <Case which, class T, int threads, int vectors, class Weights, class Then>
-__device__ void normalise_held(HeldRow<T, threads, vectors>& row, const Weights& w, float rstd,
+/// A held row becomes its normalised self, rounded to T; the zeros beyond its end stay zeros, or
+/// become NaN where rstd is Inf or NaN.
+template <Case which, class Held, class Weights, class Then>
+__device__ void normalise_held(Held& row, const Weights& w, float rstd,
                                const Normaliser& normaliser, Then then) {
+  using T = typename Held::T;
 #pragma unroll
-  for (int k = 0; k < vectors; ++k) {
+  for (int k = 0; k < Held::vectors; ++k) {
     if constexpr (which != Case::few) asm volatile("" ::: "memory");  // no weights earlier
     row.part[k] = map_elements<T>(
         [&](float v, float g) {
@@ -110,12 +112,12 @@ __device__ void normalise_held(HeldRow<T, threads, vectors>& row, const Weights&
 }
 
 /// The sum of the squares of a held row, in every thread.
-template <class T, int threads, int vectors>
-__device__ float sum_of_squares(const HeldRow<T, threads, vectors>& row, float* partial) {
-  SquareSum<T> sum;
+template <class Held>
+__device__ float sum_of_squares(const Held& row, float* partial) {
+  SquareSum<typename Held::T> sum;
 #pragma unroll
-  for (int k = 0; k < vectors; ++k) sum.add(row.part[k]);  // beyond the row there are zeros
-  return block_sum(sum.share(), threads / 32, partial);
+  for (int k = 0; k < Held::vectors; ++k) sum.add(row.part[k]);  // beyond the row there are zeros
+  return block_sum(sum.share(), Held::threads / 32, partial, row.warp());
 }
 
 /// The same of a row of any length on any boundary, with the same bits: a thread adds the same

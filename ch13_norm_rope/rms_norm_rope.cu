@@ -24,8 +24,8 @@ __global__ __launch_bounds__(
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
-  TailTurn<T, threads, vectors, is_usual(which)> tail_turn(tables, tail);
-  tail_turn.bring_nearer(ahead);
+  TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail, blockIdx.x);
+  tail_turn.bring_nearer(ahead, gridDim.x);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
@@ -62,7 +62,18 @@ void rms_norm_rope(Stream stream, Rows<const std::type_identity_t<T>> x,
       grid.fits() && AngleRows<T>::fit(device_tables) && on_vectors(x) && on_vectors(w) &&
       on_vectors(y) && pairs_on_vectors(tables, x.cols) && shared <= most_turn_bytes &&
       launch_held(count, [&]<int threads, int vectors>() {
-        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
+        const auto tail_of = [&](int held) { return Tail::of(tables, x.cols, threads, held); };
+        if (normaliser.plain && grid.rows() > few_blocks &&
+            launch_trimmed<threads, vectors>(count, [&]<int held>() {
+              if (!tail_of(held).by_shuffle) return false;
+              launch("rms_norm_rope", stream, rms_norm_rope_kernel<T, threads, held, Case::usual>,
+                     grid.blocks(), threads, 0, grid(x), w.data, AngleRows<T>(device_tables),
+                     grid(y), static_cast<int>(count), normaliser, tail_of(held));
+              return true;
+            })) {
+          return;
+        }
+        const Tail tail = tail_of(vectors);
         launch_case("rms_norm_rope", stream, normaliser.plain && tail.by_shuffle, grid.blocks(),
                     threads, shared, rms_norm_rope_kernel<T, threads, vectors, Case::general>,
                     rms_norm_rope_kernel<T, threads, vectors, Case::usual>,

@@ -5,7 +5,9 @@
 
 #include <bit>
 
+#include "ch13_norm_rope/quantise_held.cuh"
 #include "ch13_norm_rope/rms_norm_rope_quant.hpp"
+#include "ch13_norm_rope/rms_norm_rope_quant_in_turn.cuh"
 #include "ch13_norm_rope/turn.cuh"
 #include "ch13_norm_rope/unfused.cuh"
 #include "common/cuda/quantise.cuh"
@@ -22,51 +24,10 @@ struct DeviceQuantised {
   std::int64_t group_size;  ///< columns that share a scale; all of them: one scale a row
 };
 
-/// The same by the blocks of a grid.
-template <class T>
-struct GridQuantised {
-  GridRows<float8_e4m3fn> q;
-  GridRows<float> scale;
-  GridRows<T> y;
-  int lanes;  ///< vectors that share a scale; 0: one scale a row
-};
-
-/// Scale and codes of a row with one scale.
-template <class T, int threads, int vectors>
-__device__ void quantise_row(const HeldRow<T, threads, vectors>& row, int count,
-                             const GridQuantised<T>& out) {
-  __shared__ std::uint32_t partial[32];
-  std::uint32_t bits = 0;
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const std::uint32_t with_this = max_abs_bits(row.part[k], bits);
-    bits = row.index(k) < count ? with_this : bits;
-  }
-  const float scale = scale_of(block_max(widest<T>(bits), threads / 32, partial));
-  const Quotient<T> quotient(scale);
-  float8_e4m3fn* const q_row = out.q.own();
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    if (row.index(k) < count) store_codes(q_row, row.index(k), row.part[k], quotient);
-  }
-  if (threadIdx.x == 0) *out.scale.own() = scale;
-}
-
-/// The same with a scale for each `lanes` neighbouring vectors, which neighbouring lanes hold: a
-/// power of two up to 32. No barrier is needed.
-template <class T, int threads, int vectors>
-__device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int count,
-                                const GridQuantised<T>& out) {
-  float8_e4m3fn* const q_row = out.q.own();
-  float* const scales = out.scale.own();
-#pragma unroll
-  for (int k = 0; k < vectors; ++k) {
-    const int i = row.index(k);
-    const float scale = scale_of(lanes_max(widest<T>(max_abs_bits(row.part[k], 0)), out.lanes));
-    if (i >= count) continue;
-    if (i % out.lanes == 0) scales[i / out.lanes] = scale;
-    store_codes(q_row, i, row.part[k], Quotient<T>(scale));
-  }
+/// Whether a block asks the L2 for a later row. Where rows of eight vectors a thread fill the SMs,
+/// enough is under way without it: at 16384 x 8192 it cost 2 %.
+__host__ __device__ constexpr bool asks_ahead(int threads, int vectors) {
+  return vectors <= 4 || threads > 128;
 }
 
 template <class T, int threads, int vectors, Case which>
@@ -83,16 +44,18 @@ __global__ __launch_bounds__(
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
-  const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
-  TailTurn<T, threads, vectors, is_usual(which)> tail_turn(tables, tail);
-  tail_turn.bring_nearer(ahead);
+  TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail, blockIdx.x);
+  if constexpr (asks_ahead(threads, vectors)) {
+    const unsigned ahead = row_ahead<T, threads, vectors>();
+    if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+    tail_turn.bring_nearer(ahead, gridDim.x);
+  }
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
   if (!is_usual(which) && out.y.data != nullptr) row.store(out.y.own(), count);
   if (is_usual(which) || out.lanes == 0) {
-    quantise_row(row, count, out);
+    quantise_row(row, count, out, blockIdx.x);
   } else {
     quantise_groups(row, count, out);
   }
@@ -216,16 +179,29 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
       launch_held<512>(count, [&]<int threads, int vectors>() {
         const bool one_scale = out.group_size == x.cols;
         const int lanes = one_scale ? 0 : static_cast<int>(out.group_size / vector_width<T>);
-        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
-        const bool usual =
-            normaliser.plain && tail.by_shuffle && lanes == 0 && out.y.data == nullptr;
-        launch_case("rms_norm_rope_quant", stream, usual, grid.blocks(), threads, shared,
-                    rms_norm_rope_quant_kernel<T, threads, vectors, Case::general>,
+        const bool usual = normaliser.plain && lanes == 0 && out.y.data == nullptr;
+        const GridQuantised<T> to{grid(out.q), grid(out.scale), grid(out.y), lanes};
+        const AngleRows<T> angles(device_tables);
+        const auto tail_of = [&](int held) { return Tail::of(tables, x.cols, threads, held); };
+        const Tail tail = tail_of(vectors);
+        if (usual && grid.rows() > few_blocks &&
+            (launch_in_turn<threads, vectors>(stream, grid, grid(x), w.data, angles, to, count,
+                                              normaliser, tail) ||
+             launch_trimmed<threads, vectors>(count, [&]<int held>() {
+               if (!tail_of(held).by_shuffle) return false;
+               launch("rms_norm_rope_quant", stream,
+                      rms_norm_rope_quant_kernel<T, threads, held, Case::usual>, grid.blocks(),
+                      threads, 0, grid(x), w.data, angles, to, static_cast<int>(count), normaliser,
+                      tail_of(held));
+               return true;
+             }))) {
+          return;
+        }
+        launch_case("rms_norm_rope_quant", stream, usual && tail.by_shuffle, grid.blocks(), threads,
+                    shared, rms_norm_rope_quant_kernel<T, threads, vectors, Case::general>,
                     rms_norm_rope_quant_kernel<T, threads, vectors, Case::usual>,
                     rms_norm_rope_quant_kernel<T, threads, vectors, Case::few>, grid(x), w.data,
-                    AngleRows<T>(device_tables),
-                    GridQuantised<T>{grid(out.q), grid(out.scale), grid(out.y), lanes},
-                    static_cast<int>(count), normaliser, tail);
+                    angles, to, static_cast<int>(count), normaliser, tail);
       });
   if (!held) {
     launch("rms_norm_rope_quant", stream, any_rms_norm_rope_quant_kernel<T>, blocks,

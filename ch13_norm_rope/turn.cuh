@@ -34,23 +34,27 @@ struct Tail {
 ///    when they are needed.
 /// Either way an earlier block has brought the angles into the L2.
 /// `by_shuffle` is the tail's, as a template case.
-template <class T, int threads, int vectors, bool by_shuffle>
+template <class Held, bool by_shuffle>
 class TailTurn {
+  using T = typename Held::T;
+  static constexpr int threads = Held::threads, vectors = Held::vectors;
+
  public:
-  /// Asks for the angles of the block's row.
-  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail) : tables_(tables), tail_(tail) {
+  /// Asks for the angles of the row of an outer index, the block's own.
+  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail, unsigned outer)
+      : tables_(tables), tail_(tail), outer_(outer) {
     if (early) load_angles();
   }
 
-  /// Brings nearer those of the row of another outer index, if there is one.
-  __device__ void bring_nearer(unsigned outer) const {
+  /// Brings nearer those of the row of another outer index, if that is one of `outers`.
+  __device__ void bring_nearer(unsigned outer, unsigned outers) const {
     const int line = static_cast<int>(threadIdx.x) * 8;  // vectors in 128 bytes
-    if (line < tail_.half && outer < gridDim.x) {
+    if (line < tail_.half && outer < outers) {
       tables_.bring_nearer(tables_.row_of(row_number(outer)), line);
     }
   }
 
-  __device__ void turn(HeldRow<T, threads, vectors>& row, void* shared) {
+  __device__ void turn(Held& row, void* shared) {
     if constexpr (by_shuffle) {
       if (!early) load_angles();
       turn_in_warp(row.part[vectors - 1]);
@@ -60,7 +64,6 @@ class TailTurn {
   }
 
  private:
-  using Held = HeldRow<T, threads, vectors>;
   /// The longest rows leave no registers to keep angles in.
   static constexpr bool early = by_shuffle && threads * vectors < (sizeof(T) == 4 ? 2048 : 4096);
 
@@ -76,7 +79,7 @@ class TailTurn {
   __device__ void load_angles() {
     if (!warp_turns()) return;
     const int p = place(vectors - 1);
-    tables_.load(tables_.row_of(row_number(blockIdx.x)), turns(vectors - 1),
+    tables_.load(tables_.row_of(row_number(outer_)), turns(vectors - 1),
                  p < tail_.half ? p : p - tail_.half, cos_, sin_);
   }
 
@@ -100,7 +103,7 @@ class TailTurn {
   }
 
   __device__ void turn_in_block(Held& row, Vector<T>* pairs) const {
-    const unsigned table_row = tables_.row_of(row_number(blockIdx.x));
+    const unsigned table_row = tables_.row_of(row_number(outer_));
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
       if (turns(k)) pairs[place(k)] = row.part[k];
@@ -122,6 +125,7 @@ class TailTurn {
 
   const AngleRows<T>& tables_;
   const Tail& tail_;
+  unsigned outer_;
   Vector<T> cos_, sin_;
 };
 

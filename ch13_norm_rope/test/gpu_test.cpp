@@ -18,6 +18,7 @@
 #include "common/cuda/device_tensors.hpp"
 #include "common/cuda/few_blocks.hpp"
 #include "common/cuda/launch_watch.hpp"
+#include "common/cuda/probe.hpp"
 #include "common/test/mirror.hpp"
 #include "common/test/require_gpu.hpp"
 
@@ -110,6 +111,39 @@ TEST_CASE("every kernel of the GPU is right at its own width and keeps all in re
     CHECK(kernel.local_bytes == 0);
   }
   CHECK(watch.kernels().size() > 100);
+}
+
+TEST_CASE("rows that need fewer vectors a thread are right on the GPU, and stay in registers",
+          "[gpu][sanitize]") {
+  require_gpu();
+  const opbook::gpu::FewBlocks none(0);
+  const opbook::gpu::LaunchWatch watch;
+  for (const std::string_view op : {"rms_norm_rope", "rms_norm_rope_quant"}) {
+    for (const Dtype dtype : input_dtypes) {
+      // Three of four vectors a thread, and five, six and seven of eight.
+      for (const std::int64_t vectors : {96, 192, 384, 640, 768, 896, 1280, 1792, 3072, 3584}) {
+        const std::int64_t n = vectors * 16 / size_of(dtype);
+        require_verified(problem_on(*find_operator(op), dtype, 3, n, 64));
+      }
+    }
+  }
+  for (const opbook::gpu::LaunchedKernel& kernel : watch.kernels()) {
+    INFO(kernel.name << ", " << kernel.registers << " registers");
+    CHECK(kernel.local_bytes == 0);
+  }
+}
+
+TEST_CASE("blocks of the GPU that take several rows in turn take each once", "[gpu][sanitize]") {
+  require_gpu();
+  const opbook::gpu::FewBlocks none(0);
+  const std::int64_t sms = opbook::gpu::probe_device().device->sm_count;
+  for (const Dtype dtype : {Dtype::float16, Dtype::bfloat16}) {
+    for (const auto& [n, rows_at_once] : {std::pair{2048, 12}, {4096, 6}}) {
+      for (const std::int64_t m : {std::int64_t{1}, sms * rows_at_once, sms * rows_at_once + 3}) {
+        require_verified(problem_on(*find_operator("rms_norm_rope_quant"), dtype, m, n, 128));
+      }
+    }
+  }
 }
 
 TEST_CASE("groups of every size have their own scales on the GPU", "[gpu][sanitize]") {

@@ -115,6 +115,36 @@ TEMPLATE_TEST_CASE("norm, rotation and quantisation have the same bits on any ba
   }
 }
 
+TEMPLATE_TEST_CASE("quantised rows have the same bits by the kernels for few rows and for many",
+                   "[gpu][sanitize]", float, float16, bfloat16) {
+  require_gpu();
+  using T = TestType;
+  for (const std::int64_t n : {1024, 2048, 3072, 4096, 5120, 7168}) {
+    const std::int64_t m = 5, half = 64;
+    Array x = filled("x", dtype_of<T>, {m, n}), w = filled("w", dtype_of<T>, {n});
+    Array cos = filled("cos", dtype_of<T>, {m, half}), sin = filled("sin", dtype_of<T>, {m, half});
+    const Mirror device_x(x), device_w(w), device_cos(cos), device_sin(sin);
+    const RopeTables<T> tables{device_cos.rows<T>(cos), device_sin.rows<T>(sin)};
+    const auto run = [&](Array& q, Array& scale) {
+      const Mirror device_q(q), device_scale(scale);
+      ch13::gpu::rms_norm_rope_quant<T>(
+          nullptr, device_x.rows<T>(x), device_w.row<T>(w), tables,
+          {device_q.rows<float8_e4m3fn>(q), device_scale.rows<float>(scale)});
+      device_q.fetch(q);
+      device_scale.fetch(scale);
+    };
+    Array q("q", Dtype::float8_e4m3fn, {m, n}), scale("scale", Dtype::float32, {m, 1});
+    Array q_of_many("q", Dtype::float8_e4m3fn, {m, n});
+    Array scale_of_many("scale", Dtype::float32, {m, 1});
+    run(q, scale);
+    const opbook::gpu::FewBlocks none(0);
+    run(q_of_many, scale_of_many);
+    INFO("n " << n);
+    CHECK(same_bits(q, q_of_many));
+    CHECK(same_bits(scale, scale_of_many));
+  }
+}
+
 TEST_CASE("q and k as slices of a packed tensor turn on the GPU, and v stays", "[gpu][sanitize]") {
   require_gpu();
   using T = bfloat16;

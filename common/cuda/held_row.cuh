@@ -23,26 +23,45 @@ namespace opbook::gpu {
 
 /// Blocks that must fit an SM at once: 1152 threads of 56 registers or, with eight vectors a
 /// thread, 768 of 80. Of 512 such threads two, again of 64, or in float32, which would spill, one.
+/// Between four and eight vectors registers grow by six a vector.
 template <class T>
 __host__ __device__ constexpr int blocks_per_sm(int threads, int vectors) {
 #if defined(__CUDA_ARCH__) && OPBOOK_SM < 800
   return threads <= 64 ? 8 : 1;  // the fallbacks take more registers
 #endif
-  if (threads == 512 && vectors == 8) return sizeof(T) == 2 ? 2 : 1;
-  const int wanted = (vectors <= 4 ? 1152 : 768) / threads;
+  if (threads == 512 && vectors > 4) return sizeof(T) == 2 ? 2 : 1;
+  const int held = vectors <= 4 ? 1152 : vectors == 5 ? 1024 : vectors == 6 ? 896 : 768;
+  const int wanted = held / threads;
   return wanted < most_blocks_per_sm() ? wanted : most_blocks_per_sm();
 }
 
-/// The vectors of a row that this thread holds; zeros beyond the row's `count`.
-template <class T, int threads, int vectors>
+/// The vectors of a row that this thread holds; zeros beyond the row's `count`. `shifted`: a warp's
+/// place in the row moves on with the blocks. What a single warp has to do, such as to turn the
+/// last columns, then falls to each of the SM's four schedulers in turn, instead of always to the
+/// same.
+template <class Element, int held_by, int held, bool shifted = false>
 struct HeldRow {
+  using T = Element;
+  static constexpr int threads = held_by, vectors = held;
+
   Vector<T> part[vectors];
 
-  __device__ static int index(int k) { return static_cast<int>(threadIdx.x) + k * threads; }
+  /// The place of this thread among those that hold the row, and of its warp.
+  __device__ static int place() {
+    return static_cast<int>(shifted ? (threadIdx.x + 32 * blockIdx.x) % threads : threadIdx.x);
+  }
+  __device__ static int warp() { return place() / 32; }
+  __device__ static int index(int k) { return place() + k * threads; }
 
   __device__ void load(const T* row, int count) {
 #pragma unroll
     for (int k = 0; k < vectors; ++k) part[k] = load_vector_if(index(k) < count, row, index(k));
+  }
+
+  /// From where the whole row lies side by side, in shared memory say.
+  __device__ void take(const Vector<T>* row) {
+#pragma unroll
+    for (int k = 0; k < vectors; ++k) part[k] = row[index(k)];
   }
 
   /// Between two passes over the row: keeps the compiler from holding the values that one pass
@@ -93,6 +112,7 @@ class RowGrid {
 
   /// Whether there is such a grid: views with two strides must have the same inner dimension.
   bool fits() const { return fits_; }
+  std::int64_t rows() const { return outer_ * inner_; }
   dim3 blocks() const { return {static_cast<unsigned>(outer_), static_cast<unsigned>(inner_)}; }
 
   template <class T>
@@ -169,6 +189,20 @@ bool launch_held(std::int64_t count, Launch launch) {
          by_four_or_eight.template operator()<1024>() ||
          by_four_or_eight.template operator()<2048>() ||
          by_four_or_eight.template operator()<4096>();
+}
+
+/// Where fewer than `vectors` vectors a thread hold a row of `count`, but more than half of them or
+/// three of four: returns launch.operator()<that many>(); elsewhere false. Few widths of models are
+/// powers of two, and with fewer vectors a thread more rows are under way. The row's bits stay the
+/// same, since each vector stays with its thread.
+template <int threads, int vectors, class Launch>
+bool launch_trimmed(std::int64_t count, Launch launch) {
+  constexpr int fewer = vectors - 1;
+  if constexpr (vectors == 4 || vectors > 5) {
+    if (count > threads * fewer) return false;
+    return launch_trimmed<threads, fewer>(count, launch) || launch.template operator()<fewer>();
+  }
+  return false;
 }
 
 /// Vectors of a row of `cols` elements, the last one perhaps not full.

@@ -27,6 +27,19 @@ void launch(const char* name, Stream stream, void (*kernel)(Parameters...), dim3
   if (on_launch != nullptr) on_launch(name, reinterpret_cast<const void*>(kernel));
 }
 
+/// Whether the code that this device runs of `kernel` was compiled for sm_90 or newer, with all
+/// that OPBOOK_SM >= 900 has. Throws CudaError, naming it.
+inline bool is_compiled_for_sm90([[maybe_unused]] const void* kernel,
+                                 [[maybe_unused]] const char* name) {
+#ifdef OPBOOK_CUDA_FALLBACK
+  return false;
+#else
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), name);
+  return attributes.ptxVersion >= 90;
+#endif
+}
+
 /// SMs of the current device. Throws CudaError.
 inline int multiprocessors() {
   int device = 0, count = 0;

@@ -82,7 +82,7 @@ class Quotient<T> {
 /// The codes of a vector, one byte an element: 8 bytes of the 16-bit types, 4 of float32.
 /// `quotient` divides by the scale, as Quotient does.
 template <class T, class Divide>
-__device__ void store_codes(float8_e4m3fn* row, int i, const Vector<T>& y, const Divide& quotient) {
+__device__ auto codes_of(const Vector<T>& y, const Divide& quotient) {
   std::uint32_t codes[4];  // of each word
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
@@ -90,11 +90,34 @@ __device__ void store_codes(float8_e4m3fn* row, int i, const Vector<T>& y, const
     codes[j] = pack_e4m3(quotient(pair.x), sizeof(T) == 4 ? 0.0f : quotient(pair.y));
   }
   if constexpr (std::is_same_v<T, float>) {
-    reinterpret_cast<std::uint32_t*>(row)[i] =
-        (codes[0] | codes[1] << 8) | (codes[2] | codes[3] << 8) << 16;
+    return (codes[0] | codes[1] << 8) | (codes[2] | codes[3] << 8) << 16;
   } else {
-    reinterpret_cast<uint2*>(row)[i] =
-        make_uint2(codes[0] | codes[1] << 16, codes[2] | codes[3] << 16);
+    return make_uint2(codes[0] | codes[1] << 16, codes[2] | codes[3] << 16);
+  }
+}
+
+/// Stores the codes of vector i of a row.
+template <class T, class Divide>
+__device__ void store_codes(float8_e4m3fn* row, int i, const Vector<T>& y, const Divide& quotient) {
+  reinterpret_cast<decltype(codes_of(y, quotient))*>(row)[i] = codes_of(y, quotient);
+}
+
+/// The same if `wanted`, by a predicate: the compiler then mixes the work of several vectors, as it
+/// cannot across the branches of an if.
+template <class T, class Divide>
+__device__ void store_codes_if(bool wanted, float8_e4m3fn* row, int i, const Vector<T>& y,
+                               const Divide& quotient) {
+  const auto codes = codes_of(y, quotient);
+  auto* const to = reinterpret_cast<std::remove_const_t<decltype(codes)>*>(row) + i;
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u32 [%0], %1; }" ::"l"(to),
+                 "r"(codes), "r"(static_cast<unsigned>(wanted))
+                 : "memory");
+  } else {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.u32 p, %3, 0; @p st.global.v2.u32 [%0], {%1, %2}; }" ::"l"(to),
+        "r"(codes.x), "r"(codes.y), "r"(static_cast<unsigned>(wanted))
+        : "memory");
   }
 }
 

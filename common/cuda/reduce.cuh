@@ -33,13 +33,14 @@ __device__ inline std::uint32_t warp_max(std::uint32_t value) {
 #endif
 }
 
-/// The sum over the block's `warps` warps, in every thread. `partial` is shared memory of one
-/// element a warp; it may be used again after another barrier.
-__device__ inline float block_sum(float value, int warps, float* partial) {
+/// The sum over the block's `warps` warps, in every thread, in the order of their places; this
+/// one's is `warp`. `partial` is shared memory of one element a warp; it may be used again after
+/// another barrier.
+__device__ inline float block_sum(float value, int warps, float* partial, int warp) {
   value = warp_sum(value);
   if (warps == 1) return value;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  if (lane == 0) partial[threadIdx.x / 32] = value;
+  if (lane == 0) partial[warp] = value;
   __syncthreads();
   if (warps <= 8) {  // shorter than another round of shuffles
     float sum = 0;
@@ -47,6 +48,9 @@ __device__ inline float block_sum(float value, int warps, float* partial) {
     return sum;
   }
   return warp_sum(lane < warps ? partial[lane] : 0.0f);
+}
+__device__ inline float block_sum(float value, int warps, float* partial) {
+  return block_sum(value, warps, partial, static_cast<int>(threadIdx.x / 32));
 }
 
 /// The same for the largest.
@@ -56,6 +60,11 @@ __device__ inline std::uint32_t block_max(std::uint32_t value, int warps, std::u
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (lane == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
+  if (warps <= 8) {
+    value = partial[0];
+    for (int w = 1; w < warps; ++w) value = max(value, partial[w]);
+    return value;
+  }
   return warp_max(lane < warps ? partial[lane] : 0u);
 }
 

@@ -1,0 +1,62 @@
+#pragma once
+
+// Scales and codes of a row in registers.
+
+#include "common/cuda/held_row.cuh"
+#include "common/cuda/quantise.cuh"
+
+namespace opbook::ch13::gpu {
+
+using namespace opbook::gpu;
+
+/// What comes out, by the blocks of a grid.
+template <class T>
+struct GridQuantised {
+  GridRows<float8_e4m3fn> q;
+  GridRows<float> scale;
+  GridRows<T> y;
+  int lanes;  ///< vectors that share a scale; 0: one scale a row
+};
+
+/// Scale and codes of a row with one scale, which has an outer index. Beyond the row's end lie
+/// zeros, or NaN where all of it is NaN: no product with an rstd of Inf or NaN is anything else.
+template <class Held, class T = typename Held::T>
+__device__ void quantise_row(const Held& row, int count, const GridQuantised<T>& out,
+                             unsigned outer) {
+  __shared__ std::uint32_t partial[32];
+  std::uint32_t bits = 0;
+#pragma unroll
+  for (int k = 0; k < Held::vectors; ++k) bits = max_abs_bits(row.part[k], bits);
+  const float scale = scale_of(block_max(widest<T>(bits), Held::threads / 32, partial));
+  const Quotient<T> quotient(scale);
+  float8_e4m3fn* const q_row = out.q.at(outer);
+#pragma unroll
+  for (int k = 0; k < Held::vectors; ++k) {
+    const bool wanted = row.index(k) < count;
+    if constexpr (Held::threads < 512) {
+      store_codes_if(wanted, q_row, row.index(k), row.part[k], quotient);
+    } else if (wanted) {  // the longest rows have no register to spare
+      store_codes(q_row, row.index(k), row.part[k], quotient);
+    }
+  }
+  if (threadIdx.x == 0) *out.scale.at(outer) = scale;
+}
+
+/// The same with a scale for each `lanes` neighbouring vectors, which neighbouring lanes hold: a
+/// power of two up to 32. No barrier is needed.
+template <class T, int threads, int vectors>
+__device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int count,
+                                const GridQuantised<T>& out) {
+  float8_e4m3fn* const q_row = out.q.own();
+  float* const scales = out.scale.own();
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) {
+    const int i = row.index(k);
+    const float scale = scale_of(lanes_max(widest<T>(max_abs_bits(row.part[k], 0)), out.lanes));
+    if (i >= count) continue;
+    if (i % out.lanes == 0) scales[i / out.lanes] = scale;
+    store_codes(q_row, i, row.part[k], Quotient<T>(scale));
+  }
+}
+
+}  // namespace opbook::ch13::gpu

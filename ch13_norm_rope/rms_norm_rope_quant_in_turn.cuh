@@ -1,0 +1,120 @@
+#pragma once
+
+// rms_norm_rope_quant where blocks stay and take rows in turn (sm_90): while a block computes with
+// one row in registers, the next one comes into shared memory by itself. A block that is launched
+// for its row alone has nothing to compute while it waits for it, nor anything under way while it
+// computes; other blocks make up for that, but less so at the beginning and at the end, which in
+// 4096 rows are most of it: 84 % of a copy so, 90 % in turn. What else was learnt by trials there:
+//  - Six rows an SM, not more: with eight, or with two rows ahead, the first ones come later, since
+//    all that was asked for comes at the same time (79 % with two rows ahead).
+//  - Weights as float32 in shared memory, unpacked once, and the last columns' extra work moving
+//    from scheduler to scheduler are worth 1 to 2 %, each alone nothing.
+
+#include "ch13_norm_rope/quantise_held.cuh"
+#include "ch13_norm_rope/turn.cuh"
+#include "common/cuda/bulk_copy.cuh"
+
+namespace opbook::ch13::gpu {
+
+/// A weight of `count` vectors of a 16-bit type as float32, in shared memory: the lower and the
+/// higher halves of vectors lie apart, so that neighbouring threads read neighbouring 16 bytes.
+template <class T, int count>
+struct WideWeights {
+  float4 low[count], high[count];
+
+  __device__ void set(int i, const Vector<T>& weights) {
+    float v[8];
+    unpack(weights, v);
+    low[i] = make_float4(v[0], v[1], v[2], v[3]);
+    high[i] = make_float4(v[4], v[5], v[6], v[7]);
+  }
+  /// x * rstd * w of vector i.
+  __device__ Vector<T> normalised(const Vector<T>& x, int i, float rstd) const {
+    const float4 l = low[i], h = high[i];
+    const float w[8] = {l.x, l.y, l.z, l.w, h.x, h.y, h.z, h.w};
+    float v[8];
+    unpack(x, v);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) v[j] = v[j] * rstd * w[j];
+    return pack<T>(v);
+  }
+};
+
+/// What a block has in shared memory.
+template <class T, int count>
+struct InTurn {
+  Vector<T> next[count];  ///< the row to come
+  WideWeights<T, count> weights;
+};
+
+/// Threads of an SM's blocks, and those for whose registers a kernel is compiled: 72 a thread.
+inline constexpr int in_turn_threads = 768, in_turn_compiled_threads = 896;
+
+/// The usual options, rows that fill threads * vectors vectors; the grid's blocks take the `rows`.
+template <class T, int threads, int vectors>
+__global__ __launch_bounds__(
+    threads,
+    in_turn_compiled_threads /
+        threads) void rms_norm_rope_quant_in_turn_kernel(GridRows<const T> x, const T* w,
+                                                         AngleRows<T> tables, GridQuantised<T> out,
+                                                         unsigned rows, Normaliser normaliser,
+                                                         Tail tail) {
+#if OPBOOK_SM >= 900
+  using Row = HeldRow<T, threads, vectors, true>;
+  constexpr int count = threads * vectors, bytes = count * 16;
+  extern __shared__ uint4 shared[];
+  __shared__ BulkArrival arrival;
+  __shared__ float partial[threads / 32];
+  auto& in = *reinterpret_cast<InTurn<T, count>*>(shared);
+  const bool asks = threadIdx.x == 0;
+  if (asks) {
+    arrival.init();
+    arrival.ask(in.next, x.at(blockIdx.x), bytes);
+  }
+#pragma unroll
+  for (int k = 0; k < vectors; ++k) in.weights.set(Row::index(k), load_vector(w, Row::index(k)));
+  __syncthreads();
+  unsigned time = 0;
+  for (unsigned r = blockIdx.x; r < rows; r += gridDim.x) {
+    TailTurn<Row, true> tail_turn(tables, tail, r);
+    arrival.wait(time++);
+    Row row;
+    row.take(in.next);
+    const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+    // Every thread has taken its part: it came through the barrier of the sum.
+    const unsigned next = r + gridDim.x;
+    if (asks && next < rows) arrival.ask(in.next, x.at(next), bytes);
+    tail_turn.bring_nearer(next, rows);
+#pragma unroll
+    for (int k = 0; k < vectors; ++k) {
+      asm volatile("" ::: "memory");  // no weights earlier, for want of registers
+      row.part[k] = in.weights.normalised(row.part[k], Row::index(k), rstd);
+    }
+    tail_turn.turn(row, nullptr);
+    quantise_row(row, count, out, r);
+  }
+#endif
+}
+
+/// Launches it where it fits and more rows than few are there; false elsewhere.
+template <int threads, int vectors, class T>
+bool launch_in_turn(Stream stream, const RowGrid& grid, GridRows<const T> x, const T* w,
+                    const AngleRows<T>& tables, const GridQuantised<T>& out, std::int64_t count,
+                    const Normaliser& normaliser, const Tail& tail) {
+  if constexpr (sizeof(T) == 2 && vectors == 4 && threads >= 64) {
+    constexpr const char* name = "rms_norm_rope_quant";
+    const auto kernel = rms_norm_rope_quant_in_turn_kernel<T, threads, vectors>;
+    const dim3 rows = grid.blocks();
+    if (count != threads * vectors || !tail.by_shuffle || rows.y > 1 || rows.x <= few_blocks ||
+        !is_compiled_for_sm90(reinterpret_cast<const void*>(kernel), name)) {
+      return false;
+    }
+    const unsigned at_once = static_cast<unsigned>(multiprocessors() * in_turn_threads / threads);
+    launch(name, stream, kernel, std::min(rows.x, at_once), threads,
+           sizeof(InTurn<T, threads * vectors>), x, w, tables, out, rows.x, normaliser, tail);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace opbook::ch13::gpu
