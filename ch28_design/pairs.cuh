@@ -98,9 +98,10 @@ __device__ float tree_sum(float value) {
   return value;
 }
 
-/// 1 / sqrt(mean + eps), to 2 ulp. Not contracted: the mean is rounded first, everywhere.
+/// 1 / sqrt(mean + eps), to 2 ulp. Not contracted: the mean is rounded first, everywhere. It is a
+/// product, since to divide by 96 or 192 takes ten instructions, and a branch to a hundred more.
 __device__ inline float rstd_of(float sum, float columns, float eps) {
-  return rsqrtf(__fadd_rn(sum / columns, eps));
+  return rsqrtf(__fadd_rn(sum * (1.0f / columns), eps));
 }
 
 /// What codes are made with. Of float32 y there are too many to try whether all quotients are those
