@@ -4,6 +4,7 @@
 
 #include "ch13_norm_rope/rms_norm.hpp"
 #include "common/cuda/early.cuh"
+#include "common/cuda/few_blocks.hpp"
 #include "common/cuda/held_row.cuh"
 #include "common/cuda/reduce.cuh"
 

@@ -21,7 +21,7 @@ class AnyPairs {
 
   template <class T>
   __device__ void load(const T* head) {
-    v_.fill(0.0f);
+    v_ = {};
     for_each([&](int j, const PairColumns& at) {
       v_.low[j] = as_float(head[at.low]);
       v_.high[j] = as_float(head[at.high]);
@@ -60,7 +60,7 @@ class AnyPairs {
     });
   }
 
-  __device__ float squares() const { return v_.squares(); }
+  __device__ float squares() const { return gpu::squares(v_.low, v_.high); }
   __device__ float largest() const { return v_.largest(); }
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
 // A head in registers: neighbouring lanes of a warp hold it, `pairs` pairs of columns each, and
-// read and write them as whole vectors.
+// read and write them as whole vectors, piece by piece.
 
 #include <bit>
 #include <cstdint>
@@ -28,28 +28,16 @@ __device__ void load_early(const void* from, std::uint32_t (&to)[words]) {
   }
 }
 
-/// `count` 16-bit elements, packed, read and written at once.
-template <class T, int count>
-struct alignas(count * 2) Packed {
-  std::uint32_t words[count / 2];
-
-  __device__ void unpack(float (&values)[count]) const {
+/// The same number of bytes.
+template <int words>
+__device__ void store_words(void* to, const std::uint32_t (&from)[words]) {
+  struct alignas(words * 4) Words {
+    std::uint32_t words_[words];
+  } together;
 #pragma unroll
-    for (int j = 0; j < count / 2; ++j) {
-      const float2 pair = unpack_word<T>(words[j]);
-      values[2 * j] = pair.x;
-      values[2 * j + 1] = pair.y;
-    }
-  }
-  __device__ static Packed of(const float (&values)[count]) {
-    Packed packed;
-#pragma unroll
-    for (int j = 0; j < count / 2; ++j) {
-      packed.words[j] = pack_word<T>(values[2 * j], values[2 * j + 1]);
-    }
-    return packed;
-  }
-};
+  for (int j = 0; j < words; ++j) together.words_[j] = from[j];
+  *static_cast<Words*>(to) = together;
+}
 
 /// `count` float32, as vectors of 16 bytes where there are as many.
 template <int count>
@@ -94,67 +82,126 @@ __device__ void store_codes(float8_e4m3fn* to, const float (&values)[count],
   }
 }
 
-/// A lane of a team that holds a head of `width` columns, and the columns that are its own. A team
-/// has as many lanes as a power of two; of 96 and 192 columns a quarter of them have nothing to do:
-/// they stand in for the first one, but add and store nothing. `all_turn`: the whole head turns,
-/// which the compiler then knows.
+/// Neighbouring pairs of a lane: `count` of those that it holds, from `begin` on.
+template <int begin, int count>
+struct Piece {
+  unsigned first_pair;  ///< in the head
+  unsigned low;         ///< the lower columns of its pairs begin here,
+  unsigned to_high;     ///< and the higher ones so much further
+  bool turns;           ///< all of it turns, or none
+
+  /// Its part of what the lane holds: of a value a pair, or of words with two packed.
+  template <class Value, int pairs>
+  __device__ static auto& of(Value (&values)[pairs]) {
+    return reinterpret_cast<Value(&)[count]>(values[begin]);
+  }
+  template <class Word, int words>
+  __device__ static auto& words_of(Word (&packed)[words]) {
+    return reinterpret_cast<Word(&)[count / 2]>(packed[begin / 2]);
+  }
+};
+
+/// A lane of a team that holds a head of `width` columns, and the columns that are its own. Lanes
+/// of a team are a power of two. Where a lane's pairs are one too, they are neighbours. Six are two
+/// pieces: first each lane has four pairs, then, behind those of all lanes, two more. So a piece is
+/// a whole vector, and the next lane's lies beside it. `all_turn`: the whole head turns, which the
+/// compiler then knows.
 template <int width, int pairs_of_lane, bool all_turn>
 class Lane {
  public:
   static constexpr int dh = width, pairs = pairs_of_lane;
-  static constexpr unsigned busy_lanes = dh / 2 / pairs;
-  static constexpr unsigned lanes = std::bit_ceil(busy_lanes);
+  static constexpr unsigned lanes = dh / 2 / pairs;
   static constexpr unsigned teams_a_warp = 32 / lanes;
-  static_assert(busy_lanes * pairs * 2 == dh && lanes <= 32);
+  static_assert(lanes * pairs * 2 == dh && std::has_single_bit(lanes) && lanes <= 32);
 
   __device__ explicit Lane(int half)
-      : first_pair_(busy() ? within_team() * pairs : 0),
-        columns_(static_cast<int>(first_pair_), dh, half) {}
+      : first_(piece<0, in_first>(half)), second_(piece<in_first, pairs - in_first>(half)) {}
 
   __device__ static unsigned within_team() { return threadIdx.x % lanes; }
   __device__ static unsigned team() { return threadIdx.x / lanes; }
-  __device__ static bool busy() { return busy_lanes == lanes || within_team() < busy_lanes; }
 
-  __device__ unsigned first_pair() const { return first_pair_; }
-  __device__ bool turns() const { return all_turn || columns_.turns; }
-  /// The lower columns of its pairs begin here, and the higher ones so much further.
-  __device__ unsigned low() const { return all_turn ? first_pair_ : columns_.low; }
-  __device__ unsigned to_high() const { return all_turn ? dh / 2 : columns_.high - columns_.low; }
+  /// Its first lower column.
+  __device__ unsigned low() const { return first_.low; }
+
+  /// f(piece) for its pieces, in order.
+  template <class F>
+  __device__ void for_each_piece(F f) const {
+    f(first_);
+    if constexpr (in_first < pairs) f(second_);
+  }
 
  private:
-  unsigned first_pair_;
-  PairColumns columns_;
+  static constexpr int in_first = std::bit_floor(static_cast<unsigned>(pairs));
+
+  template <int begin, int count>
+  __device__ static Piece<begin, count> piece(int half) {
+    const unsigned first = lanes * begin + within_team() * count;
+    if (all_turn) return {first, first, dh / 2, true};
+    const PairColumns columns(static_cast<int>(first), dh, half);
+    return {first, static_cast<unsigned>(columns.low),
+            static_cast<unsigned>(columns.high - columns.low), columns.turns};
+  }
+
+  Piece<0, in_first> first_;
+  Piece<in_first, pairs - in_first> second_;  ///< nothing, where the first one is all
 };
 
-/// A lane's share of a head or of a weight, as it was read: packed, while others are waited for.
+/// A lane's share of a head or of a weight, as it was read: two 16-bit elements a word, while
+/// others are waited for.
 template <class T, int pairs>
 struct PackedPairs {
-  Packed<T, pairs> low, high;
+  std::uint32_t low[pairs / 2], high[pairs / 2];
 
   /// Asks for it.
   template <class Lane>
   __device__ static PackedPairs of(const T* row, const Lane& lane) {
-    const T* const from = row + lane.low();
     PackedPairs packed;
-    load_early(from, packed.low.words);
-    load_early(from + lane.to_high(), packed.high.words);
+    lane.for_each_piece([&](const auto& piece) {
+      const T* const from = row + piece.low;
+      load_early(from, piece.words_of(packed.low));
+      load_early(from + piece.to_high, piece.words_of(packed.high));
+    });
     return packed;
   }
   template <class Lane>
   __device__ void store(T* head, const Lane& lane) const {
-    T* const to = head + lane.low();
-    *reinterpret_cast<Packed<T, pairs>*>(to) = low;
-    *reinterpret_cast<Packed<T, pairs>*>(to + lane.to_high()) = high;
+    lane.for_each_piece([&](const auto& piece) {
+      T* const to = head + piece.low;
+      store_words(to, piece.words_of(low));
+      store_words(to + piece.to_high, piece.words_of(high));
+    });
   }
 
   __device__ static PackedPairs of(const Pairs<pairs>& v) {
-    return {Packed<T, pairs>::of(v.low), Packed<T, pairs>::of(v.high)};
+    PackedPairs packed;
+    pack(v.low, packed.low);
+    pack(v.high, packed.high);
+    return packed;
   }
   __device__ Pairs<pairs> values() const {
     Pairs<pairs> v;
-    low.unpack(v.low);
-    high.unpack(v.high);
+    unpack(low, v.low);
+    unpack(high, v.high);
     return v;
+  }
+
+ private:
+  using Words = std::uint32_t[pairs / 2];
+  using Values = float[pairs];
+
+  __device__ static void pack(const Values& values, Words& words) {
+#pragma unroll
+    for (int j = 0; j < pairs / 2; ++j) {
+      words[j] = pack_word<T>(values[2 * j], values[2 * j + 1]);
+    }
+  }
+  __device__ static void unpack(const Words& words, Values& values) {
+#pragma unroll
+    for (int j = 0; j < pairs / 2; ++j) {
+      const float2 both = unpack_word<T>(words[j]);
+      values[2 * j] = both.x;
+      values[2 * j + 1] = both.y;
+    }
   }
 };
 
@@ -165,14 +212,20 @@ struct HeldAngles {
 
   template <class T>
   __device__ HeldAngles(const HeldInputs<T>& in, const Lane& lane, TableRow at) {
-    if (!lane.turns()) return;
-    load(in.cos + std::uint64_t{at.row} * in.cos_stride, lane.first_pair(), cos);
-    load(in.sin + std::uint64_t{at.row} * in.sin_stride, lane.first_pair(), sin);
+    lane.for_each_piece([&](const auto& piece) {
+      if (!piece.turns) return;
+      load(in.cos + std::uint64_t{at.row} * in.cos_stride, piece.first_pair, piece.of(cos));
+      load(in.sin + std::uint64_t{at.row} * in.sin_stride, piece.first_pair, piece.of(sin));
+    });
   }
-  __device__ void turn(Pairs<Lane::pairs>& v) const { gpu::turn(v.low, v.high, cos, sin); }
+  template <class Piece>
+  __device__ void turn(Pairs<Lane::pairs>& v, const Piece& piece) const {
+    gpu::turn(piece.of(v.low), piece.of(v.high), piece.of(cos), piece.of(sin));
+  }
 
  private:
-  __device__ static void load(const std::byte* row, unsigned first, float (&values)[Lane::pairs]) {
+  template <int count>
+  __device__ static void load(const std::byte* row, unsigned first, float (&values)[count]) {
     load_angles(reinterpret_cast<const float*>(row) + first, values);
   }
 };
@@ -189,10 +242,14 @@ struct SharedOperands {
       : weight(PackedPairs<T, Lane::pairs>::of(weight_row, lane)), angles(in, lane, at) {}
 };
 
-/// rstd of a whole head, in each of its lanes.
+/// rstd of a whole head, in each of its lanes. The first pieces of all lanes are a half of the
+/// tree, the second ones, where there are any, the rest of it.
 template <class Lane>
 __device__ float held_rstd(const Pairs<Lane::pairs>& x, const Lane& lane, float eps) {
-  const float sum = tree_sum<Lane::lanes>(lane.busy() ? x.squares() : 0.0f);
+  float sum = -0.0f;  // which adds nothing
+  lane.for_each_piece([&](const auto& piece) {
+    sum += tree_sum<Lane::lanes>(squares(piece.of(x.low), piece.of(x.high)));
+  });
   return rstd_of(sum, static_cast<float>(Lane::dh), eps);
 }
 
@@ -200,7 +257,7 @@ __device__ float held_rstd(const Pairs<Lane::pairs>& x, const Lane& lane, float 
 struct HeadTarget {
   const HeldOutputs& out;
   Head head;
-  float8_e4m3fn* codes;  ///< from the lane's lower columns on
+  float8_e4m3fn* codes;  ///< from the lane's first lower column on
   float* scale;
   bool stored;  ///< whether the head is there at all
 
@@ -218,11 +275,14 @@ struct HeadTarget {
 template <class Lane>
 __device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, const HeadTarget& to) {
   const float scale = scale_of(lanes_max(__float_as_uint(y.largest()), Lane::lanes));
-  if (!to.stored || !lane.busy()) return;
+  if (!to.stored) return;
   if (lane.within_team() == 0) *to.scale = scale;
   const CodeQuotient quotient(scale);
-  store_codes(to.codes, y.low, quotient);
-  store_codes(to.codes + lane.to_high(), y.high, quotient);
+  lane.for_each_piece([&](const auto& piece) {
+    float8_e4m3fn* const codes = to.codes + (piece.low - lane.low());
+    store_codes(codes, piece.of(y.low), quotient);
+    store_codes(codes + piece.to_high, piece.of(y.high), quotient);
+  });
 }
 
 /// All of the operator on a head that was read. `there`: whether its token's angles are.
@@ -231,15 +291,21 @@ __device__ void held_finish(const PackedPairs<T, Lane::pairs>& x, const Lane& la
                             const SharedOperands<T, Lane>& operands, bool there,
                             const HeadTarget& to) {
   Pairs<Lane::pairs> v = x.values();
-  float rstd = held_rstd(v, lane, eps);
-  // All of a lane's pairs turn or none: what should turn by angles that are not there is NaN.
-  if (lane.turns() && !there) rstd = __uint_as_float(0x7FFFFFFFu);
-  v.normalise(operands.weight.values(), rstd);
-  if (lane.turns()) operands.angles.turn(v);
-  if (to.out.with_y && to.stored && lane.busy()) {
-    float* const y = to.out.y.at<float>(to.head) + lane.low();
-    store_y(y, v.low);
-    store_y(y + lane.to_high(), v.high);
+  const float rstd = held_rstd(v, lane, eps);
+  const Pairs<Lane::pairs> weight = operands.weight.values();
+  lane.for_each_piece([&](const auto& piece) {
+    // What should turn by angles that are not there is NaN.
+    const float by = piece.turns && !there ? __uint_as_float(0x7FFFFFFFu) : rstd;
+    normalise(piece.of(v.low), piece.of(weight.low), by);
+    normalise(piece.of(v.high), piece.of(weight.high), by);
+    if (piece.turns) operands.angles.turn(v, piece);
+  });
+  if (to.out.with_y && to.stored) {
+    lane.for_each_piece([&](const auto& piece) {
+      float* const y = to.out.y.template at<float>(to.head) + piece.low;
+      store_y(y, piece.of(v.low));
+      store_y(y + piece.to_high, piece.of(v.high));
+    });
   }
   held_quantise(v, lane, to);
 }

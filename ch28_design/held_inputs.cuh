@@ -84,7 +84,8 @@ struct HeldInputs {
         half(in.half()),
         eps(in.eps) {}
 
-  /// Whether all of it can be taken so, and a lane's 8 pairs turn all or none.
+  /// Whether all of it can be taken so, and a lane's 8 pairs, or those of a piece, turn all or
+  /// none.
   static bool fits(const QkHeads<T>& in) {
     const auto part = [](const Rows<const T>& x, Row<const T> weight) {
       return x.inner == 0 || (ByteRows::fits(x, 16) && on_vectors(weight));

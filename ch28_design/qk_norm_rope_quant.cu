@@ -11,8 +11,8 @@
 //      longer. One head a team took 42 % longer, four 14 %. (The compiler had moved the second
 //      head's loads behind the first one's reduction. load_early keeps them, which by itself
 //      brought nothing that could be measured.)
-//      Few rows do not fill the card, and nothing overlaps: a head a team, four pairs a lane, and
-//      the launch itself early.
+//      Few rows do not fill the card, and nothing overlaps: a head a team, four pairs a lane
+//      instead of eight, and the launch itself early.
 
 #include <algorithm>
 #include <vector>
@@ -135,29 +135,29 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
   const auto blocks = [&](std::int64_t each) {
     return blocks_for("rows", (in.rows + each - 1) / each);
   };
-  using EightPairs = Lane<dh, our_pairs, all_turn>;
+  using Usual = Lane<dh, pairs_of_a_lane(dh, our_pairs), all_turn>;
   if (options.design == Design::D) {
     if (in.rows <= our_few_rows) {
-      using FewPairs = Lane<dh, our_few_pairs, all_turn>;
+      using FewPairs = Lane<dh, pairs_of_a_lane(dh, our_few_pairs), all_turn>;
       constexpr int threads = our_few_threads;
       launch_early(name, stream, few_heads_kernel<T, FewPairs, threads>,
                    blocks(our_few_rows_of_a_block(dh)), threads, 0, in, out);
     } else {
-      constexpr int fit = EightPairs::busy_lanes < EightPairs::lanes ? 20 : all_turn ? 28 : 24;
+      constexpr int fit = Usual::pairs == 6 ? 32 : all_turn ? 28 : 24;
       const WarpGrid grid(in, our_heads_of_a_block(dh), fit * multiprocessors());
-      launch(name, stream, many_heads_kernel<T, EightPairs, our_steps, fit>,
+      launch(name, stream, many_heads_kernel<T, Usual, our_steps, fit>,
              blocks_for("rows", grid.blocks()), 32, 0, in, out, grid);
     }
   } else if (options.design == Design::A) {
-    using WholeWarp = Lane<dh, dh <= 128 ? 2 : 4, all_turn>;
+    using WholeWarp = Lane<dh, pairs_of_a_lane(dh, dh <= 128 ? 2 : 4), all_turn>;
     launch(name, stream, block_of_rows_kernel<T, WholeWarp, 32>, blocks(1), 32, 0, in, out, rows);
   } else {
     constexpr int most = 512;
-    const std::uint64_t lanes = std::uint64_t{rows} * EightPairs::lanes;
+    const std::uint64_t lanes = std::uint64_t{rows} * Usual::lanes;
     const auto threads =
         static_cast<unsigned>(std::min<std::uint64_t>((lanes + 31) / 32 * 32, most));
-    launch(name, stream, block_of_rows_kernel<T, EightPairs, most>, blocks(rows), threads, 0, in,
-           out, rows);
+    launch(name, stream, block_of_rows_kernel<T, Usual, most>, blocks(rows), threads, 0, in, out,
+           rows);
   }
 }
 

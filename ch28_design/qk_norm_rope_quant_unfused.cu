@@ -3,6 +3,7 @@
 
 #include "ch28_design/any_head.cuh"
 #include "ch28_design/held_head.cuh"
+#include "ch28_design/our_blocks.hpp"
 #include "common/cuda/launch.cuh"
 
 namespace opbook::ch28::gpu {
@@ -19,7 +20,7 @@ struct TeamRow {
 
   __device__ explicit TeamRow(const HeldInputs<T>& in) {
     const std::uint32_t own = blockIdx.x * (unfused_threads / Lane::lanes) + Lane::team();
-    there = own < in.rows && Lane::busy();
+    there = own < in.rows;
     row = min(own, in.rows - 1);
     head = in.head(row);
   }
@@ -31,9 +32,12 @@ __global__ __launch_bounds__(unfused_threads) void held_norm_kernel(HeldInputs<T
   using Part = PackedPairs<T, Lane::pairs>;
   const Lane lane(in.half);
   const TeamRow<T, Lane> at(in);
-  const Part weight = Part::of(in.weight(at.head), lane);
+  const Part packed_weight = Part::of(in.weight(at.head), lane);
   auto v = Part::of(in.x(at.head), lane).values();
-  v.normalise(weight.values(), held_rstd(v, lane, in.eps));
+  const auto weight = packed_weight.values();
+  const float rstd = held_rstd(v, lane, in.eps);
+  normalise(v.low, weight.low, rstd);
+  normalise(v.high, weight.high, rstd);
   if (at.there) Part::of(v).store(normed.at<T>(at.head), lane);
 }
 
@@ -44,13 +48,14 @@ __global__ __launch_bounds__(unfused_threads) void held_rope_kernel(HeldInputs<T
   using Part = PackedPairs<T, Lane::pairs>;
   const Lane lane(in.half);
   const TeamRow<T, Lane> at(in);
-  const TableRow angles = in.table_row(at.head.token);
+  const TableRow table_row = in.table_row(at.head.token);
   auto v = Part::of(normed.at<const T>(at.head), lane).values();
-  if (lane.turns() && angles.there) {
-    HeldAngles<Lane>(in, lane, angles).turn(v);
-  } else if (lane.turns()) {
-    v.fill(__uint_as_float(0x7FFFFFFFu));
-  }
+  const HeldAngles<Lane> angles(in, lane, table_row);
+  lane.for_each_piece([&](const auto& piece) {
+    if (!piece.turns) return;
+    if (!table_row.there) fill(piece.of(v.low), __uint_as_float(0x7FFFFFFFu));
+    angles.turn(v, piece);
+  });
   if (at.there) Part::of(v).store(rotated.at<T>(at.head), lane);
 }
 
@@ -67,13 +72,13 @@ __global__ __launch_bounds__(unfused_threads) void held_quant_kernel(HeldInputs<
 template <class T, int dh, bool all_turn>
 void launch_held_unfused(Stream stream, const HeldInputs<T>& in, ByteRows normed, ByteRows rotated,
                          const HeldOutputs& out) {
-  using EightPairs = Lane<dh, 8, all_turn>;
-  constexpr std::int64_t rows = unfused_threads / EightPairs::lanes;
+  using Lanes = Lane<dh, pairs_of_a_lane(dh, our_pairs), all_turn>;
+  constexpr std::int64_t rows = unfused_threads / Lanes::lanes;
   const unsigned blocks = blocks_for("rows", (in.rows + rows - 1) / rows);
-  launch("norm", stream, held_norm_kernel<T, EightPairs>, blocks, unfused_threads, 0, in, normed);
-  launch("rope", stream, held_rope_kernel<T, EightPairs>, blocks, unfused_threads, 0, in, normed,
+  launch("norm", stream, held_norm_kernel<T, Lanes>, blocks, unfused_threads, 0, in, normed);
+  launch("rope", stream, held_rope_kernel<T, Lanes>, blocks, unfused_threads, 0, in, normed,
          rotated);
-  launch("quant", stream, held_quant_kernel<T, EightPairs>, blocks, unfused_threads, 0, in, rotated,
+  launch("quant", stream, held_quant_kernel<T, Lanes>, blocks, unfused_threads, 0, in, rotated,
          out);
 }
 

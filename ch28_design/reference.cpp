@@ -21,10 +21,10 @@ struct Inexact {
   double error = 0;
 };
 
-/// rstd: the sum, / n, + eps, halved by the root; root and reciprocal; n itself is exact. Then
-/// x * rstd and the product with w.
+/// rstd: the sum, times 1 / n, which is rounded too, + eps, halved by the root; root and
+/// reciprocal; n itself is exact. Then x * rstd and the product with w.
 double normalised_error(std::int64_t n) {
-  return 0.5 * (float32_sum_error(n, fewest_lanes) + 2 * u) + 2 * u + 2 * u;
+  return 0.5 * (float32_sum_error(n, fewest_lanes) + 3 * u) + 2 * u + 2 * u;
 }
 
 /// x * rstd * w of one row, before any rounding.

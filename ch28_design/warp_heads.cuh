@@ -70,8 +70,9 @@ class HeadRows {
   /// side by side.
   __device__ void bring_nearer(std::uint32_t tokens, std::uint32_t count,
                                std::uint32_t bytes) const {
-    bring_nearer_if(tokens > 0 && inner_ == bytes, first_ + std::uint64_t{tokens} * outer_,
-                    count * bytes);
+    if (tokens > 0 && inner_ == bytes) {
+      gpu::bring_nearer(first_ + std::uint64_t{tokens} * outer_, count * bytes);
+    }
   }
 
  private:

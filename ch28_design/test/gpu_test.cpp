@@ -84,6 +84,7 @@ TEST_CASE("every kernel of every design is right and keeps all in registers", "[
                                    {256, 256},
                                    {64, 32},
                                    {96, 32},
+                                   {96, 80},  // the second piece of some lanes, not of others
                                    {128, 64},
                                    {192, 128},
                                    {256, 64},
@@ -165,8 +166,14 @@ TEST_CASE("more blocks than a grid has in y and z, and more rows than all of the
 TEST_CASE("every design gives a head the same bits, and so does any batch, base and stride",
           "[gpu][sanitize]") {
   require_gpu();
-  for (const auto& [dh, rd] :
-       {std::pair{64, 64}, {96, 96}, {128, 128}, {192, 192}, {256, 256}, {128, 64}, {96, 0}}) {
+  for (const auto& [dh, rd] : {std::pair{64, 64},
+                               {96, 96},
+                               {128, 128},
+                               {192, 192},
+                               {256, 256},
+                               {128, 64},
+                               {96, 80},
+                               {96, 0}}) {
     INFO("dh " << dh << ", " << rd << " turn");
     const Inputs in(5, 6, 3, dh, rd);
     const Result expected = run(in, {design(Design::D)});
@@ -194,10 +201,25 @@ TEST_CASE("every design gives a head the same bits, and so does any batch, base 
   }
 }
 
+TEST_CASE("a head has the same bits among few rows and among many", "[gpu]") {
+  require_gpu();
+  for (const auto& [dh, rd] :
+       {std::pair{64, 64}, {96, 96}, {96, 80}, {128, 128}, {192, 192}, {192, 64}, {256, 256}}) {
+    INFO("dh " << dh << ", " << rd << " turn");
+    const Inputs in(500, 6, 3, dh, rd);
+    const Result many = run(in);
+    Setting few;
+    few.first_token = 497;
+    CHECK(same_bits(many, run(in, few), few.first_token * in.heads()));
+    CHECK(same_bits(many, run(in, {design(Design::A)})));
+  }
+}
+
 TEST_CASE("a position beyond the tables gives NaN in its token and in no other, on the GPU",
           "[gpu][sanitize]") {
   require_gpu();
-  for (const auto& [dh, rd] : {std::pair{128, 128}, {128, 64}, {96, 96}, {80, 80}}) {
+  for (const auto& [dh, rd] :
+       {std::pair{128, 128}, {128, 64}, {96, 96}, {96, 80}, {192, 64}, {80, 80}}) {
     const Inputs in(6, 3, 2, dh, rd);
     for (const Design chosen : all_designs) {
       INFO("design " << name_of(chosen) << " dh " << dh << ", " << rd << " turn");

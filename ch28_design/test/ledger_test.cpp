@@ -113,6 +113,17 @@ TEST_CASE("D deals out each token's heads of one kind, and few rows as they come
   const DesignLedger flat = design_ledger(few, Design::D, Convention::exact);
   CHECK(flat.rows_per_block == 2);
   CHECK(flat.grid == 3 * 40 / 2);
+  // Of 96 and 192 columns a lane holds six pairs, of many rows and of few.
+  for (const auto& [head_dim, lanes] : {std::pair{96, 8}, {192, 16}}) {
+    for (const std::int64_t tokens : {1000, 3}) {
+      const Arguments wide = with([&, head_dim = head_dim](Arguments& a) {
+        a.tokens = tokens;
+        a.head_dim = head_dim;
+      });
+      const DesignLedger ledger = design_ledger(wide, Design::D, Convention::exact);
+      CHECK(ledger.rows_per_block == (tokens == 3 ? 1 : 2) * 32 / lanes);
+    }
+  }
   const Arguments unheld = with([](Arguments& a) { a.head_dim = 80; });
   CHECK(design_ledger(unheld, Design::D, Convention::exact).grid == 4096 * 40 / 8);
   const Arguments odd = with([](Arguments& a) {  // of one lane half the pairs turn

@@ -35,19 +35,4 @@ __device__ inline void bring_nearer(const void* from, unsigned bytes) {
 #endif
 }
 
-/// The same where it is `wanted`, by a predicate and not by a branch. In chapter 28's design D the
-/// two take the same time when asked half a card ahead, as it does; asked a quarter ahead the
-/// branch took 7 % longer. Chapter 13's longest rows, which have no register to spare, keep the
-/// branch.
-__device__ inline void bring_nearer_if(bool wanted, const void* from, unsigned bytes) {
-#if OPBOOK_SM >= 900
-  asm volatile(
-      "{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.bulk.prefetch.L2.global [%0], %1; }" ::"l"(
-          from),
-      "r"(bytes), "r"(static_cast<unsigned>(wanted && threadIdx.x == 0)));
-#else
-  if (wanted) bring_nearer(from, bytes);
-#endif
-}
-
 }  // namespace opbook::gpu

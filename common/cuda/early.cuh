@@ -4,7 +4,6 @@
 // blocks are placed while that one still runs, and wait there for the end of it. Of an operator on
 // one row, which takes two microseconds, the launch is half a microsecond and more.
 
-#include "common/cuda/few_blocks.hpp"
 #include "common/cuda/launch.cuh"
 #include "common/cuda/vector.cuh"
 
@@ -35,15 +34,14 @@ inline bool waits_by_itself([[maybe_unused]] const void* kernel,
 #endif
 }
 
-/// As launch(), of a kernel that calls await_earlier_kernels(). More than few_blocks are launched
-/// as any other. To wait costs each block, a quarter of the time where a block moves 4 KB:
-/// kernels of many small blocks better do not.
+/// As launch(), of a kernel that calls await_earlier_kernels(). To wait costs each block, a quarter
+/// of the time where a block moves 4 KB: kernels of many small blocks are better launched as any
+/// other.
 template <class... Parameters>
 void launch_early(const char* name, Stream stream, void (*kernel)(Parameters...), dim3 blocks,
                   dim3 threads, std::int64_t shared,
                   std::type_identity_t<Parameters>... arguments) {
-  if (std::int64_t{blocks.x} * blocks.y * blocks.z > few_blocks ||
-      !waits_by_itself(reinterpret_cast<const void*>(kernel), name)) {
+  if (!waits_by_itself(reinterpret_cast<const void*>(kernel), name)) {
     launch(name, stream, kernel, blocks, threads, shared, arguments...);
     return;
   }

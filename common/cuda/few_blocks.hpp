@@ -4,8 +4,8 @@
 
 namespace opbook::gpu {
 
-/// Blocks up to which a launch takes longer than what it launches: kernels for so few are launched
-/// early (early.cuh). Only tests change it.
+/// Blocks up to which a launch takes longer than what it launches: chapter 13's kernels for so few
+/// are launched early (early.cuh). Only tests change it.
 inline std::int64_t few_blocks = 512;
 
 /// While it lives, `blocks` count as few: with 0 none do, and kernels for many are reached with
