@@ -52,7 +52,7 @@ class AnyPairs {
       head[at.high] = rounded_to<T>(v_.high[j]);
     });
   }
-  __device__ void store_codes(float8_e4m3fn* head, const CodeQuotient& quotient) const {
+  __device__ void store_codes(float8_e4m3fn* head, const Quotient<float>& quotient) const {
     for_each([&](int j, const PairColumns& at) {
       const std::uint32_t both = pack_e4m3(quotient(v_.low[j]), quotient(v_.high[j]));
       head[at.low] = {static_cast<std::uint8_t>(both)};
@@ -102,7 +102,7 @@ __device__ void any_quantise(const DeviceOutputs& out, Head head, std::uint32_t 
   if (threadIdx.x % 32 == 0) out.scale[row] = scale;
   for (AnyPairs part(dh, half); part.any(); part.next()) {
     make(part);
-    part.store_codes(head_of(out.codes, head), CodeQuotient(scale));
+    part.store_codes(head_of(out.codes, head), Quotient<float>(scale));
   }
 }
 

@@ -64,9 +64,9 @@ __device__ void store_y(float* to, const float (&values)[count]) {
   }
 }
 
-template <int count>
+template <int count, class Divide>
 __device__ void store_codes(float8_e4m3fn* to, const float (&values)[count],
-                            const CodeQuotient& quotient) {
+                            const Divide& quotient) {
   std::uint32_t codes[count / 2];
 #pragma unroll
   for (int j = 0; j < count / 2; ++j) {
@@ -277,12 +277,19 @@ __device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, con
   const float scale = scale_of(lanes_max(__float_as_uint(y.largest()), Lane::lanes));
   if (!to.stored) return;
   if (lane.within_team() == 0) *to.scale = scale;
-  const CodeQuotient quotient(scale);
-  lane.for_each_piece([&](const auto& piece) {
-    float8_e4m3fn* const codes = to.codes + (piece.low - lane.low());
-    store_codes(codes, piece.of(y.low), quotient);
-    store_codes(codes + piece.to_high, piece.of(y.high), quotient);
-  });
+  const auto store = [&](const auto& quotient) {
+    lane.for_each_piece([&](const auto& piece) {
+      float8_e4m3fn* const codes = to.codes + (piece.low - lane.low());
+      store_codes(codes, piece.of(y.low), quotient);
+      store_codes(codes + piece.to_high, piece.of(y.high), quotient);
+    });
+  };
+  // Nearly always two instructions an element, where issue slots are short, instead of three.
+  if (TwoPartInverse::serves_float32(scale)) {
+    store(TwoPartInverse(scale));
+  } else {
+    store(Quotient<float>(scale));
+  }
 }
 
 /// All of the operator on a head that was read. `there`: whether its token's angles are.

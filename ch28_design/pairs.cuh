@@ -104,10 +104,4 @@ __device__ inline float rstd_of(float sum, float columns, float eps) {
   return rsqrtf(__fadd_rn(sum * (1.0f / columns), eps));
 }
 
-/// What codes are made with. Of float32 y there are too many to try whether all quotients are those
-/// of a division. But codes are: they could differ only where y / s lies so near to a midpoint
-/// between two codes, or to a neighbour of one, that few pairs of mantissas do; the test finds and
-/// tries them all.
-using CodeQuotient = Quotient<float>;
-
 }  // namespace opbook::ch28::gpu

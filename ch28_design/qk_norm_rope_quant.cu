@@ -143,7 +143,7 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
       launch_early(name, stream, few_heads_kernel<T, FewPairs, threads>,
                    blocks(our_few_rows_of_a_block(dh)), threads, 0, in, out);
     } else {
-      constexpr int fit = Usual::pairs == 6 ? 32 : all_turn ? 28 : 24;
+      constexpr int fit = (Usual::pairs == 6 ? 32 : 28) - (all_turn ? 0 : 4);
       const WarpGrid grid(in, our_heads_of_a_block(dh), fit * multiprocessors());
       launch(name, stream, many_heads_kernel<T, Usual, our_steps, fit>,
              blocks_for("rows", grid.blocks()), 32, 0, in, out, grid);

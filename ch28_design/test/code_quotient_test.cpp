@@ -1,16 +1,22 @@
-// Why three instructions make the codes of a true division, for any float32 y
-// (common/cuda/quantise.cuh).
+// Why three instructions, and nearly always two, make the codes of a true division, for any float32
+// y (common/cuda/quantise.cuh).
 //
-// With inv = rn(1 / s), t = rn(y inv) lies within 1.5 ulp of y / s, and the corrected quotient
-// q = rn(t - (t s - y) inv) is the rounding of a number within 3 * 2^-24 ulp of y / s. It can lie
-// on another side of a midpoint M between two codes than the true quotient rn(y / s) only if a
-// midpoint between M and one of its float32 neighbours lies as near to y / s. M has five
+// Three: with inv = rn(1 / s), t = rn(y inv) lies within 1.5 ulp of y / s, and the corrected
+// quotient q = rn(t - (t s - y) inv) is the rounding of a number within 3 * 2^-24 ulp of y / s. It
+// can lie on another side of a midpoint M between two codes than the true quotient rn(y / s) only
+// if a midpoint between M and one of its float32 neighbours lies as near to y / s. M has five
 // significant bits: M = k / 16 with k from 16 to 31, powers of two aside. With y and s as 24-bit
 // integers A and B, A possibly doubled, that is
 //     |2^20 (16 A - k B) -+ B| <= 6,
 // so that B = j 2^20 + e with |e| <= 6, j from 8 to 16, and 16 A - k B = +-j: few pairs, each tried
 // here, and for good measure up to |e| = 4096.
+//
+// Two: with inv the largest float32 not above 1 / s, and rest what it lacks, q = rn(y inv + y rest)
+// is the rounding of a number within 2^-46 of y / s, relatively. Again it matters only next to
+// those midpoints between M and a neighbour: under each of the 2^23 mantissas of s the float32 y
+// next to them are tried.
 
+#include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
@@ -59,6 +65,31 @@ TEST_CASE("no quotient near a midpoint between codes rounds to another code") {
   }
   CHECK(tried > 1000000);
   CHECK(wrong == 0);
+}
+
+TEST_CASE("an inverse in two parts makes the codes of a division, under all scales but one") {
+  std::int64_t tried = 0, wrong = 0, wrong_elsewhere = 0;
+  constexpr std::uint32_t excepted = 0x5FFFFD;  // as TwoPartInverse::serves_float32
+  for (std::uint32_t mantissa = 0; mantissa < 1u << 23; ++mantissa) {
+    const float s = std::bit_cast<float>(0x3F800000u | mantissa);
+    float inverse = 1.0f / s;
+    if (std::fma(-s, inverse, 1.0f) < 0) inverse = std::nextafter(inverse, 0.0f);
+    const float rest = std::fma(-s, inverse, 1.0f) * inverse;
+    for (int k = 16; k < 32; ++k) {
+      for (const double half_an_ulp : {-0x1p-25, -0x1p-24, 0x1p-24}) {
+        const auto y = static_cast<float>((k / 16.0 + half_an_ulp) * static_cast<double>(s));
+        for (const float beside : {std::nextafter(y, 0.0f), y, std::nextafter(y, 9.0f)}) {
+          const float q = std::fma(beside, inverse, beside * rest), exact = beside / s;
+          ++tried;
+          if (q == exact || (q != k / 16.0f && exact != k / 16.0f)) continue;
+          (mantissa == excepted ? wrong : wrong_elsewhere) += 1;
+        }
+      }
+    }
+  }
+  CHECK(tried == (std::int64_t{1} << 23) * 16 * 3 * 3);
+  CHECK(wrong_elsewhere == 0);
+  CHECK(wrong > 0);
 }
 
 TEST_CASE("the scale in three instructions is that of a division, for every mantissa") {

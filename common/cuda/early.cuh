@@ -21,19 +21,6 @@ __device__ void await_earlier_kernels(const T*... addresses) {
 #endif
 }
 
-/// Whether the code that this device runs of `kernel` has that wait in it: without it the launch
-/// would have to come after what it depends on. Throws CudaError.
-inline bool waits_by_itself([[maybe_unused]] const void* kernel,
-                            [[maybe_unused]] const char* name) {
-#ifdef OPBOOK_CUDA_FALLBACK
-  return false;
-#else
-  cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, kernel), name);
-  return attributes.ptxVersion >= 90;
-#endif
-}
-
 /// As launch(), of a kernel that calls await_earlier_kernels(). To wait costs each block, a quarter
 /// of the time where a block moves 4 KB: kernels of many small blocks are better launched as any
 /// other.
@@ -41,7 +28,8 @@ template <class... Parameters>
 void launch_early(const char* name, Stream stream, void (*kernel)(Parameters...), dim3 blocks,
                   dim3 threads, std::int64_t shared,
                   std::type_identity_t<Parameters>... arguments) {
-  if (!waits_by_itself(reinterpret_cast<const void*>(kernel), name)) {
+  // Without the wait in it, it would have to be launched after what it depends on.
+  if (!is_compiled_for_sm90(reinterpret_cast<const void*>(kernel), name)) {
     launch(name, stream, kernel, blocks, threads, shared, arguments...);
     return;
   }

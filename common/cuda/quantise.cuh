@@ -56,16 +56,14 @@ class Quotient {
   float scale_, inverse_, minus_inverse_;
 };
 
-/// For y in a 16-bit type: 1 / s as the sum of two float32, q = y inverse + y rest. Its last bit
-/// may be wrong, but the code that q rounds to is not for any y up to any max |y| of the type: the
-/// test tries them all. (Of all 2^23 mantissas that a scale might have, one would give one wrong
-/// code; no 16-bit max |y| gives it.) The inverse is not above 1 / s, so that the rest is not
-/// negative and y = -0 gives -0.
-template <class T>
-  requires(sizeof(T) == 2)
-class Quotient<T> {
+/// 1 / s as the sum of two float32: q = y inverse + y rest, in two instructions. The last bit of q
+/// may be wrong, but the code that q rounds to is that of the true quotient:
+///  - for y in a 16-bit type, up to any max |y| of it; the test tries them all;
+///  - for y in float32 where serves_float32(s).
+/// The inverse is not above 1 / s, so that the rest is not negative and y = -0 gives -0.
+class TwoPartInverse {
  public:
-  __device__ explicit Quotient(float s) {
+  __device__ explicit TwoPartInverse(float s) {
     float guess;  // within one unit in the last place
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(s));
     const bool above = fmaf(-s, guess, 1.0f) < 0;
@@ -75,8 +73,23 @@ class Quotient<T> {
 
   __device__ float operator()(float y) const { return fmaf(y, inverse_, y * rest_); }
 
+  /// Of all 2^23 mantissas that s may have, one has a y for which the code would be wrong: code
+  /// boundaries are few, and the test tries the y next to each under every s. Beyond 2^60 the rest
+  /// becomes subnormal in the end.
+  __device__ static bool serves_float32(float s) {
+    constexpr std::uint32_t mantissa = 0x7FFFFFu, wrong = 0x5FFFFDu;
+    return s < 0x1p60f && (__float_as_uint(s) & mantissa) != wrong;
+  }
+
  private:
   float inverse_, rest_;
+};
+
+template <class T>
+  requires(sizeof(T) == 2)
+class Quotient<T> : public TwoPartInverse {
+ public:
+  using TwoPartInverse::TwoPartInverse;
 };
 
 /// The codes of a vector, one byte an element: 8 bytes of the 16-bit types, 4 of float32.

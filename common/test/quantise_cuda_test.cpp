@@ -13,6 +13,11 @@ TEST_CASE("codes are those of a division, for every 16-bit y under every scale t
   CHECK(gpu::wrong_quotients(Tried::real_scales_float16) == 0);
 }
 
+TEST_CASE("codes by an inverse in two parts are those of a division, for float32 y too", "[gpu]") {
+  require_gpu();
+  CHECK(gpu::wrong_quotients(Tried::two_parts) == 0);
+}
+
 TEST_CASE("scales are those of a division by 448, for every float32", "[gpu]") {
   require_gpu();
   CHECK(gpu::wrong_quotients(Tried::all_scales) == 0);

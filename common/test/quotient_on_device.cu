@@ -67,6 +67,33 @@ __global__ void float32_quotients(unsigned long long* wrong) {
   add(wrong, count);
 }
 
+/// A thread for each mantissa of a scale, near 2^-23, 1 and 2^59: the codes that TwoPartInverse
+/// makes of float32 y. They can differ from those of a division only where y / s lies next to a
+/// number halfway between a midpoint M of two codes and the float32 beside it: M has a mantissa of
+/// up to five bits, and y is the float32 next to that number times s.
+__global__ void two_parts(unsigned long long* wrong) {
+  const auto mantissa = static_cast<std::uint32_t>(thread());
+  int count = 0;
+  for (const std::uint32_t exponent : {127 - 23, 127, 127 + 59}) {
+    const float s = __uint_as_float(exponent << 23 | mantissa);
+    if (!TwoPartInverse::serves_float32(s)) continue;
+    const TwoPartInverse quotient(s);
+    for (int k = 16; k < 32; ++k) {
+      for (int power = -13; power <= 4; power += power < -9 ? 1 : 13) {
+        for (const double half_an_ulp : {-0x1p-25, -0x1p-24, 0x1p-24}) {
+          const double boundary = ldexp(k / 16.0 + half_an_ulp, power);
+          const auto y = static_cast<float>(boundary * static_cast<double>(s));
+          for (const int beside : {-1, 0, 1}) {
+            const float tried = __uint_as_float(__float_as_uint(y) + beside);
+            if (!same_code(__fdiv_rn(tried, s), quotient(tried))) ++count;
+          }
+        }
+      }
+    }
+  }
+  add(wrong, count);
+}
+
 }  // namespace
 
 std::int64_t wrong_quotients(Tried tried) {
@@ -82,6 +109,9 @@ std::int64_t wrong_quotients(Tried tried) {
       break;
     case Tried::real_scales_float16:
       run(real_scales<float16>, 0x8000, 256);
+      break;
+    case Tried::two_parts:
+      run(two_parts, 1u << 15, 256);
       break;
     case Tried::all_scales:
       run(all_scales, 1u << 23, 256);

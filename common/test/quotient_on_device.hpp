@@ -7,7 +7,8 @@ namespace opbook::gpu {
 enum class Tried {
   real_scales_bfloat16,  ///< every y under the scale of every max |y|
   real_scales_float16,
-  all_scales,     ///< the scale of every max |y| in float32
+  two_parts,   ///< y in float32 next to each boundary between codes, under scales of all mantissas
+  all_scales,  ///< the scale of every max |y| in float32
   float32_sample  ///< 2^32 pairs of y and scale in float32
 };
 
