@@ -18,18 +18,18 @@ struct GridQuantised {
   int lanes;  ///< vectors that share a scale; 0: one scale a row
 };
 
-/// Scale and codes of a row with one scale, which has an outer index. Beyond the row's end lie
+/// Scale and codes of a row with one scale. Beyond the row's end lie
 /// zeros, or NaN where all of it is NaN: no product with an rstd of Inf or NaN is anything else.
-template <class Held, class T = typename Held::T>
-__device__ void quantise_row(const Held& row, int count, const GridQuantised<T>& out,
-                             unsigned outer) {
+template <class Held>
+__device__ void quantise_row(const Held& row, int count, float8_e4m3fn* q_row,
+                             float* scale_of_row) {
+  using T = typename Held::T;
   __shared__ std::uint32_t partial[32];
   std::uint32_t bits = 0;
 #pragma unroll
   for (int k = 0; k < Held::vectors; ++k) bits = max_abs_bits(row.part[k], bits);
   const float scale = scale_of(block_max(widest<T>(bits), Held::threads / 32, partial));
   const Quotient<T> quotient(scale);
-  float8_e4m3fn* const q_row = out.q.at(outer);
 #pragma unroll
   for (int k = 0; k < Held::vectors; ++k) {
     const bool wanted = row.index(k) < count;
@@ -39,7 +39,7 @@ __device__ void quantise_row(const Held& row, int count, const GridQuantised<T>&
       store_codes(q_row, row.index(k), row.part[k], quotient);
     }
   }
-  if (threadIdx.x == 0) *out.scale.at(outer) = scale;
+  if (threadIdx.x == 0) *scale_of_row = scale;
 }
 
 /// The same with a scale for each `lanes` neighbouring vectors, which neighbouring lanes hold: a

@@ -24,8 +24,8 @@ __global__ __launch_bounds__(
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
   if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
-  TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail, blockIdx.x);
-  tail_turn.bring_nearer(ahead, gridDim.x);
+  TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail);
+  tail_turn.bring_nearer(ahead);
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);

@@ -44,18 +44,18 @@ __global__ __launch_bounds__(
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
-  TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail, blockIdx.x);
+  TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail);
   if constexpr (asks_ahead(threads, vectors)) {
     const unsigned ahead = row_ahead<T, threads, vectors>();
     if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
-    tail_turn.bring_nearer(ahead, gridDim.x);
+    tail_turn.bring_nearer(ahead);
   }
   const float rstd = normaliser.rstd(sum_of_squares(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
   if (!is_usual(which) && out.y.data != nullptr) row.store(out.y.own(), count);
   if (is_usual(which) || out.lanes == 0) {
-    quantise_row(row, count, out, blockIdx.x);
+    quantise_row(row, count, out.q.own(), out.scale.own());
   } else {
     quantise_groups(row, count, out);
   }

@@ -40,23 +40,27 @@ class TailTurn {
   static constexpr int threads = Held::threads, vectors = Held::vectors;
 
  public:
-  /// Asks for the angles of the row of an outer index, the block's own.
-  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail, unsigned outer)
-      : tables_(tables), tail_(tail), outer_(outer) {
-    if (early) load_angles();
+  /// Asks for the angles of the block's row.
+  __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail) : tables_(tables), tail_(tail) {
+    ask_for(blockIdx.x);
   }
 
-  /// Brings nearer those of the row of another outer index, if that is one of `outers`.
-  __device__ void bring_nearer(unsigned outer, unsigned outers) const {
+  /// Asks for those of the row of an outer index.
+  __device__ void ask_for(unsigned outer) {
+    if (early) load_angles(outer);
+  }
+
+  /// Brings nearer those of the row of another outer index, if there is one.
+  __device__ void bring_nearer(unsigned outer) const {
     const int line = static_cast<int>(threadIdx.x) * 8;  // vectors in 128 bytes
-    if (line < tail_.half && outer < outers) {
+    if (line < tail_.half && outer < gridDim.x) {
       tables_.bring_nearer(tables_.row_of(row_number(outer)), line);
     }
   }
 
   __device__ void turn(Held& row, void* shared) {
     if constexpr (by_shuffle) {
-      if (!early) load_angles();
+      if (!early) load_angles(blockIdx.x);
       turn_in_warp(row.part[vectors - 1]);
     } else if (tail_.half > 0) {
       turn_in_block(row, static_cast<Vector<T>*>(shared));
@@ -76,10 +80,10 @@ class TailTurn {
     return first + 31 >= 0 && first < 2 * tail_.half;
   }
 
-  __device__ void load_angles() {
+  __device__ void load_angles(unsigned outer) {
     if (!warp_turns()) return;
     const int p = place(vectors - 1);
-    tables_.load(tables_.row_of(row_number(outer_)), turns(vectors - 1),
+    tables_.load(tables_.row_of(row_number(outer)), turns(vectors - 1),
                  p < tail_.half ? p : p - tail_.half, cos_, sin_);
   }
 
@@ -103,7 +107,7 @@ class TailTurn {
   }
 
   __device__ void turn_in_block(Held& row, Vector<T>* pairs) const {
-    const unsigned table_row = tables_.row_of(row_number(outer_));
+    const unsigned table_row = tables_.row_of(row_number(blockIdx.x));
 #pragma unroll
     for (int k = 0; k < vectors; ++k) {
       if (turns(k)) pairs[place(k)] = row.part[k];
@@ -125,7 +129,6 @@ class TailTurn {
 
   const AngleRows<T>& tables_;
   const Tail& tail_;
-  unsigned outer_;
   Vector<T> cos_, sin_;
 };
 

@@ -279,7 +279,7 @@ __device__ void held_quantise(const Pairs<Lane::pairs>& y, const Lane& lane, con
   if (lane.within_team() == 0) *to.scale = scale;
   const auto store = [&](const auto& quotient) {
     lane.for_each_piece([&](const auto& piece) {
-      float8_e4m3fn* const codes = to.codes + (piece.low - lane.low());
+      float8_e4m3fn* const codes = to.codes + static_cast<int>(piece.low - lane.low());
       store_codes(codes, piece.of(y.low), quotient);
       store_codes(codes + piece.to_high, piece.of(y.high), quotient);
     });

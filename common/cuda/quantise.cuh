@@ -73,12 +73,13 @@ class TwoPartInverse {
 
   __device__ float operator()(float y) const { return fmaf(y, inverse_, y * rest_); }
 
-  /// Of all 2^23 mantissas that s may have, one has a y for which the code would be wrong: code
-  /// boundaries are few, and the test tries the y next to each under every s. Beyond 2^60 the rest
-  /// becomes subnormal in the end.
+  /// Of all 2^23 mantissas that s may have, three have a y for which the code would be wrong:
+  /// boundaries between codes are few, and the test tries the y next to each under every s. The
+  /// three are among the sixteen that end in these bits. Beyond 2^60 the rest becomes subnormal in
+  /// the end.
   __device__ static bool serves_float32(float s) {
-    constexpr std::uint32_t mantissa = 0x7FFFFFu, wrong = 0x5FFFFDu;
-    return s < 0x1p60f && (__float_as_uint(s) & mantissa) != wrong;
+    constexpr std::uint32_t end = 0x1FFFFCu;
+    return s < 0x1p60f && (__float_as_uint(s) & end) != end;
   }
 
  private:
