@@ -18,16 +18,20 @@ struct GridQuantised {
   int lanes;  ///< vectors that share a scale; 0: one scale a row
 };
 
-/// Scale and codes of a row with one scale. Beyond the row's end lie
-/// zeros, or NaN where all of it is NaN: no product with an rstd of Inf or NaN is anything else.
-template <class Held>
+/// Scale and codes of a row with one scale. `padded`: what lies beyond the row's end may count,
+/// since it is 0, or NaN in a row with a NaN of its own. That takes an rstd that is Inf or NaN, and
+/// a pair that turns: if it is infinite, one of lo c - hi s and hi c + lo s is NaN.
+template <bool padded, class Held>
 __device__ void quantise_row(const Held& row, int count, float8_e4m3fn* q_row,
                              float* scale_of_row) {
   using T = typename Held::T;
   __shared__ std::uint32_t partial[32];
   std::uint32_t bits = 0;
 #pragma unroll
-  for (int k = 0; k < Held::vectors; ++k) bits = max_abs_bits(row.part[k], bits);
+  for (int k = 0; k < Held::vectors; ++k) {
+    const std::uint32_t with_this = max_abs_bits(row.part[k], bits);
+    bits = padded || row.index(k) < count ? with_this : bits;
+  }
   const float scale = scale_of(block_max(widest<T>(bits), Held::threads / 32, partial));
   const Quotient<T> quotient(scale);
 #pragma unroll

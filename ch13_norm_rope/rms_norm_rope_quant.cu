@@ -24,8 +24,8 @@ struct DeviceQuantised {
   std::int64_t group_size;  ///< columns that share a scale; all of them: one scale a row
 };
 
-/// Whether a block asks the L2 for a later row. Where rows of eight vectors a thread fill the SMs,
-/// enough is under way without it: at 16384 x 8192 it cost 2 %.
+/// Whether a block asks the L2 for a later row. Of rows of five to eight vectors a thread enough
+/// are under way without it where six blocks and more fit an SM: at 16384 x 8192 it cost 2 %.
 __host__ __device__ constexpr bool asks_ahead(int threads, int vectors) {
   return vectors <= 4 || threads > 128;
 }
@@ -55,7 +55,7 @@ __global__ __launch_bounds__(
   tail_turn.turn(row, shared);
   if (!is_usual(which) && out.y.data != nullptr) row.store(out.y.own(), count);
   if (is_usual(which) || out.lanes == 0) {
-    quantise_row(row, count, out.q.own(), out.scale.own());
+    quantise_row<is_usual(which)>(row, count, out.q.own(), out.scale.own());
   } else {
     quantise_groups(row, count, out);
   }

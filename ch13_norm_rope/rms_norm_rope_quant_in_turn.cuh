@@ -13,6 +13,8 @@
 //  - Angles by the row's own copy instead of into registers a row ahead cost 3 %: three copies are
 //    a hundred instructions of one thread, and its warp is waited for.
 
+#include <algorithm>
+
 #include "ch13_norm_rope/quantise_held.cuh"
 #include "ch13_norm_rope/turn.cuh"
 #include "common/cuda/bulk_copy.cuh"
@@ -99,13 +101,13 @@ __launch_bounds__(threads, in_turn_threads / threads) void rms_norm_rope_quant_i
       row.part[k] = in.weights.normalised(row.part[k], Row::index(k), rstd);
     }
     tail_turn.turn(row, nullptr);
-    if (next < rows) tail_turn.ask_for(next);
-    quantise_row(row, count, q[r], scale[r]);
+    if (next < rows) tail_turn.ask_for_next(next);
+    quantise_row<true>(row, count, q[r], scale[r]);
   }
 #endif
 }
 
-/// Launches it where it fits and more rows than few are there; false elsewhere.
+/// Launches it where it fits; false elsewhere.
 template <int threads, int vectors, class T>
 bool launch_in_turn(Stream stream, const RowGrid& grid, GridRows<const T> x, const T* w,
                     const AngleRows<T>& tables, const GridQuantised<T>& out, std::int64_t count,
@@ -114,9 +116,9 @@ bool launch_in_turn(Stream stream, const RowGrid& grid, GridRows<const T> x, con
     constexpr const char* name = "rms_norm_rope_quant";
     const auto kernel = rms_norm_rope_quant_in_turn_kernel<T, threads, vectors>;
     const dim3 rows = grid.blocks();
+    // Positions would be one more wait in front of the angles, and of the whole row.
     if (count != threads * vectors || !tail.by_shuffle || tables.positions != nullptr ||
-        rows.y > 1 || rows.x <= few_blocks ||
-        !is_compiled_for_sm90(reinterpret_cast<const void*>(kernel), name)) {
+        rows.y > 1 || !is_compiled_for_sm90(reinterpret_cast<const void*>(kernel), name)) {
       return false;
     }
     const unsigned at_once = static_cast<unsigned>(multiprocessors() * in_turn_threads / threads);

@@ -32,7 +32,6 @@ struct Tail {
 ///    load after the reduction would cost every row the latency of memory.
 ///  - Anywhere else partners meet in shared memory, 2 half vectors of it, and angles are loaded
 ///    when they are needed.
-/// Either way an earlier block has brought the angles into the L2.
 /// `by_shuffle` is the tail's, as a template case.
 template <class Held, bool by_shuffle>
 class TailTurn {
@@ -42,12 +41,13 @@ class TailTurn {
  public:
   /// Asks for the angles of the block's row.
   __device__ TailTurn(const AngleRows<T>& tables, const Tail& tail) : tables_(tables), tail_(tail) {
-    ask_for(blockIdx.x);
+    if (early) load_angles(blockIdx.x);
   }
 
-  /// Asks for those of the row of an outer index.
-  __device__ void ask_for(unsigned outer) {
-    if (early) load_angles(outer);
+  /// Asks for those of another row, by its outer index, once the block's own has turned.
+  __device__ void ask_for_next(unsigned outer) {
+    static_assert(early);
+    load_angles(outer);
   }
 
   /// Brings nearer those of the row of another outer index, if there is one.

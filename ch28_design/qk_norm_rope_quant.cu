@@ -149,8 +149,8 @@ void launch_held(Stream stream, const HeldInputs<T>& in, const HeldOutputs& out,
              blocks_for("rows", grid.blocks()), 32, 0, in, out, grid);
     }
   } else if (options.design == Design::A) {
-    using WholeWarp = Lane<dh, pairs_of_a_lane(dh, dh <= 128 ? 2 : 4), all_turn>;
-    launch(name, stream, block_of_rows_kernel<T, WholeWarp, 32>, blocks(1), 32, 0, in, out, rows);
+    using OneRow = Lane<dh, pairs_of_a_lane(dh, dh <= 128 ? 2 : 4), all_turn>;
+    launch(name, stream, block_of_rows_kernel<T, OneRow, 32>, blocks(1), 32, 0, in, out, rows);
   } else {
     constexpr int most = 512;
     const std::uint64_t lanes = std::uint64_t{rows} * Usual::lanes;

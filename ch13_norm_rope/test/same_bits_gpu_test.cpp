@@ -3,6 +3,7 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -142,6 +143,24 @@ TEMPLATE_TEST_CASE("quantised rows have the same bits by the kernels for few row
     INFO("n " << n);
     CHECK(same_bits(q, q_of_many));
     CHECK(same_bits(scale, scale_of_many));
+  }
+}
+
+TEST_CASE("a row that becomes infinite has an infinite scale, whichever kernel quantises it",
+          "[gpu][sanitize]") {
+  require_gpu();
+  using T = bfloat16;
+  const std::int64_t n = 7168;  // less than the threads of its block would hold
+  Array x = filled_with<T>("x", {1, n}, 0x1p-80f), w = filled_with<T>("w", {n}, 1.0f);
+  for (const std::int64_t offset : {0, 1}) {
+    Array q("q", Dtype::float8_e4m3fn, {1, n}), scale("scale", Dtype::float32, {1, 1});
+    const Mirror device_x(x, offset), device_w(w), device_q(q), device_scale(scale);
+    ch13::gpu::rms_norm_rope_quant<T>(
+        nullptr, device_x.rows<T>(x), device_w.row<T>(w), {},
+        {device_q.rows<float8_e4m3fn>(q), device_scale.rows<float>(scale)}, {{.eps = 0}});
+    device_scale.fetch(scale);
+    INFO("offset " << offset);
+    CHECK(scale.value(0) == INFINITY);
   }
 }
 

@@ -12,7 +12,7 @@
 // here, and for good measure up to |e| = 4096.
 //
 // Two: with inv the largest float32 not above 1 / s, and rest what it lacks, q = rn(y inv + y rest)
-// is the rounding of a number within 2^-46 of y / s, relatively. Again it matters only next to
+// is the rounding of a number within 2^-45 of y / s, relatively. Again it matters only next to
 // those midpoints between M and a neighbour: under each of the 2^23 mantissas of s the float32 y
 // next to them are tried.
 

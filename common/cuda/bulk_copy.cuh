@@ -20,10 +20,12 @@ class BulkArrival {
 #if OPBOOK_SM >= 900
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(&barrier_)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy engine sees it
 #endif
   }
 
-  /// By one thread, after a barrier of the block behind which nobody reads what lies there.
+  /// By the same thread; but for the first time after a barrier of the block, behind which nobody
+  /// reads what lies there.
   __device__ void ask(void* to, const void* from, unsigned bytes) {
 #if OPBOOK_SM >= 900
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(&barrier_)),

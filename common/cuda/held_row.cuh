@@ -7,7 +7,7 @@
 // the other rows on the same multiprocessor. Three things keep them many, or their waits short:
 //  - the row stays packed, and weights are asked for late, a vector at a time: 56 to 80 registers a
 //    thread. Without spilling, that is: it costs more than any number of rows brings.
-//  - each block asks the L2 for a row that a later block will read.
+//  - a block asks the L2 for a row that a later block will read, where too little is under way.
 //  - eight vectors a thread rather than four where a row is long: fewer threads meet at a barrier.
 
 #include <cuda_runtime.h>
@@ -191,10 +191,10 @@ bool launch_held(std::int64_t count, Launch launch) {
          by_four_or_eight.template operator()<4096>();
 }
 
-/// Where fewer than `vectors` vectors a thread hold a row of `count`, but more than half of them or
-/// three of four: returns launch.operator()<that many>(); elsewhere false. Few widths of models are
-/// powers of two, and with fewer vectors a thread more rows are under way. The row's bits stay the
-/// same, since each vector stays with its thread.
+/// Where fewer than `vectors` vectors a thread hold a row of `count`, three instead of four, or
+/// five to seven instead of eight: returns launch.operator()<that many>(); elsewhere false. Few
+/// widths of models are powers of two, and with fewer vectors a thread more rows are under way. The
+/// row's bits stay the same, since each vector stays with its thread.
 template <int threads, int vectors, class Launch>
 bool launch_trimmed(std::int64_t count, Launch launch) {
   constexpr int fewer = vectors - 1;
