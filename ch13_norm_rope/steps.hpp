@@ -40,10 +40,10 @@ inline constexpr NamedStep<QuantStep> quant_steps[] = {
     {QuantStep::naive, "naive", "a thread a row"},
     {QuantStep::vectorised, "vectorised", "a block a row, 16 bytes a load"},
     {QuantStep::held, "held", "the row kept in registers: read and normalised once"},
-    {QuantStep::exact_quotient, "exact_quotient", "the quotient's bits without a division"},
+    {QuantStep::exact_quotient, "exact_quotient", "the division's codes without a division"},
 };
 inline constexpr const char* quant_fused_adds =
-    "maxima by pairs, angles asked for early, and what rms_norm's last step adds";
+    "maxima by pairs, angles asked for early, weights late, squares by tensor cores";
 
 inline constexpr std::int64_t most_step_columns = 8192;
 

@@ -21,7 +21,7 @@ std::string peer_name(const ResultRow& row) {
 
 bool same_cell(const ResultRow& a, const ResultRow& b) {
   return a.op == b.op && a.dtype == b.dtype && a.shape == b.shape && a.device == b.device &&
-         a.temperature == b.temperature;
+         a.temperature == b.temperature && a.roof == b.roof;
 }
 
 /// Each peer once, in the order of the rows.

@@ -271,13 +271,33 @@ std::filesystem::path latest_results_path(const std::string& chapter) {
              : cpu;
 }
 
+namespace {
+
+/// Throws ArgumentError for a row of an operator that the chapter does not have. (A design of one
+/// stands behind its name, in parentheses.)
+void require_own(const Results& results, const std::string& path, const Chapter& chapter) {
+  std::set<std::string> own;
+  for (const Problem& problem : chapter.verification_problems()) {
+    own.insert(problem.op.substr(0, problem.op.find(" (")));
+  }
+  for (const ResultRow& row : results.rows) {
+    if (own.contains(row.op.substr(0, row.op.find(" (")))) continue;
+    throw ArgumentError(fmt::format("--results: got {}, with rows of {}; allowed: results of {}",
+                                    path, row.op, chapter.name));
+  }
+}
+
+}  // namespace
+
 Subcommand show_subcommand(const Chapter& chapter) {
-  const auto run = [name = chapter.name](const GivenFlags& given) {
+  const auto run = [chapter](const GivenFlags& given) {
     if (given.contains("--pairs") && given.contains("--peers")) {
       throw ArgumentError("--pairs: given with --peers; allowed: without it");
     }
-    const std::string path = value_or(given, "--results", latest_results_path(name).string());
+    const std::string path =
+        value_or(given, "--results", latest_results_path(chapter.name).string());
     const Results results = read_results(path);
+    require_own(results, path, chapter);
     const std::optional<Results> peers = read_peers(path, results.machine);
     const std::string against_peers = peers ? render_peers(results, *peers) : "";
     if (given.contains("--peers")) {

@@ -67,6 +67,7 @@ Results theirs() {
 struct Folder {
   TemporaryFolder temporary;
   std::filesystem::path results = temporary.path() / "ch13_cuda.json";
+  std::vector<std::string> operators{"one", "two", "three"};  ///< of the chapter
 
   Folder() { write_results(results, ours()); }
   void add(const Results& peers) const {
@@ -77,6 +78,11 @@ struct Folder {
     given["--results"] = results.string();
     Chapter chapter;
     chapter.name = "ch13";
+    chapter.verification_problems = [this] {
+      std::vector<Problem> problems(operators.size());
+      for (std::size_t i = 0; i < operators.size(); ++i) problems[i].op = operators[i];
+      return problems;
+    };
     return show_subcommand(chapter).run(given).out;
   }
 };
@@ -101,7 +107,22 @@ TEST_CASE("show takes one of --pairs and --peers", "[peers]") {
   CHECK_NOTHROW(folder.show({{"--peers", ""}}));
 }
 
-TEST_CASE("a cell is one by op, dtype, shape, device and temperature", "[peers]") {
+TEST_CASE("show refuses results of operators that the chapter does not have", "[peers]") {
+  Folder folder;
+  CHECK_NOTHROW(folder.show());
+  folder.operators = {"one", "two"};
+  CHECK_THROWS_WITH(folder.show(),
+                    ContainsSubstring("with rows of three; allowed: results of ch13"));
+}
+
+TEST_CASE("a design of an operator, in parentheses, is the chapter's as well", "[peers]") {
+  Folder folder;
+  folder.operators = {"one"};
+  write_results(folder.results, of_a_card({timed("one (design A)", "fused", 0.9)}));
+  CHECK_NOTHROW(folder.show());
+}
+
+TEST_CASE("a cell is one by op, dtype, shape, device, temperature and roof", "[peers]") {
   const auto rendered = [](auto change) {
     ResultRow peer = timed("one", "peer: fast", 0.6);
     change(peer);
@@ -113,6 +134,7 @@ TEST_CASE("a cell is one by op, dtype, shape, device and temperature", "[peers]"
   CHECK(rendered([](ResultRow& row) { row.shape = {16, 8}; }) == "");
   CHECK(rendered([](ResultRow& row) { row.device = "cpu"; }) == "");
   CHECK(rendered([](ResultRow& row) { row.temperature = "hot"; }) == "");
+  CHECK(rendered([](ResultRow& row) { row.roof = "one read"; }) == "");
 }
 
 TEST_CASE("peers lie beside a record and beside what a bench leaves", "[peers]") {
