@@ -7,8 +7,8 @@
 // order: two neighbouring pairs make a leaf of four elements, added one by one; the leaves, in
 // order, are those of a balanced binary tree. Its lower levels lie within a lane, the upper ones
 // between neighbouring lanes, and it does not matter where the boundary runs: to a lane of 8 pairs
-// in design D, of 2 in A. Leaves that the tree has and the head has not, such as the last quarter
-// of those for 96 and 192 columns, are zeros, which change nothing.
+// in design D, of 2 in A, at 128 columns. Leaves that the tree has and the head has not, such as
+// the last quarter of those for 96 and 192 columns, are zeros, which change nothing.
 
 #include <cstdint>
 

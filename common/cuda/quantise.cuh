@@ -75,8 +75,8 @@ class TwoPartInverse {
 
   /// Of all 2^23 mantissas that s may have, three have a y for which the code would be wrong:
   /// boundaries between codes are few, and the test tries the y next to each under every s. The
-  /// three are among the sixteen that have all of these bits. Beyond 2^60 the rest becomes
-  /// subnormal in the end.
+  /// three (code_quotient_test.cpp) are among the sixteen that have all of these bits. Beyond 2^60
+  /// the rest becomes subnormal in the end.
   __device__ static bool serves_float32(float s) {
     constexpr std::uint32_t all = 0x1FFFFCu;
     return s < 0x1p60f && (__float_as_uint(s) & all) != all;
