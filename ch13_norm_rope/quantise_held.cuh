@@ -18,9 +18,9 @@ struct GridQuantised {
   int lanes;  ///< vectors that share a scale; 0: one scale a row
 };
 
-/// Scale and codes of a row with one scale. `padded`: what lies beyond the row's end counts, too. It
-/// is 0, or NaN if rstd is Inf or NaN. Then a row in which columns turn has a NaN of its own: of a
-/// pair that is infinite, lo c - hi s or hi c + lo s is NaN.
+/// Scale and codes of a row with one scale. `padded`: what lies beyond the row's end counts, too.
+/// It is 0, or NaN if rstd is Inf or NaN. Then a row in which columns turn has a NaN of its own: of
+/// a pair that is infinite, lo c - hi s or hi c + lo s is NaN.
 template <bool padded, class Held>
 __device__ void quantise_row(const Held& row, int count, float8_e4m3fn* q_row,
                              float* scale_of_row) {
