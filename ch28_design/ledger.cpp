@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ch28_design/block_counts.hpp"
@@ -73,8 +74,8 @@ std::int64_t rows_of(Design design, const Arguments& a, std::int64_t rows) {
       break;
   }
   if (!is_held(a.head_dim, a.turned())) return our_unheld_rows;
-  return is_dealt_out(a, rows) ? our_heads_of_a_block(a.head_dim)
-                               : our_few_rows_of_a_block(a.head_dim);
+  if (!is_dealt_out(a, rows)) return our_few_rows_of_a_block(a.head_dim);
+  return std::min(our_heads_of_a_block(a.head_dim), std::max(a.q_heads, a.kv_heads));
 }
 
 /// Blocks of one kind of head of one token.

@@ -109,6 +109,10 @@ TEST_CASE("D deals out each token's heads of one kind, and few rows as they come
   CHECK(dealt.table_reads == dealt.grid);
   CHECK(dealt.weights_held == 1);
   CHECK(dealt.tables_held == 1);
+  const Arguments three = with([](Arguments& a) { a.q_heads = 3, a.kv_heads = 1; });
+  const DesignLedger not_full = design_ledger(three, Design::D, Convention::exact);
+  CHECK(not_full.rows_per_block == 3);
+  CHECK(not_full.grid == 4096 * (1 + 1));
   const Arguments few = with([](Arguments& a) { a.tokens = 3; });
   const DesignLedger flat = design_ledger(few, Design::D, Convention::exact);
   CHECK(flat.rows_per_block == 2);
