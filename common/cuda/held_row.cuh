@@ -29,8 +29,14 @@ __host__ __device__ constexpr int blocks_per_sm(int threads, int vectors) {
 #if defined(__CUDA_ARCH__) && OPBOOK_SM < 800
   return threads <= 64 ? 8 : 1;  // the fallbacks take more registers
 #endif
+#if defined(__CUDA_ARCH__) && OPBOOK_SM / 100 != 9
+  // Those numbers are sm_90's; code of the others takes some registers more, and would spill.
+  if (threads == 512) return 1;
+  const int held = vectors <= 4 ? 1024 : 640;
+#else
   if (threads == 512 && vectors > 4) return sizeof(T) == 2 ? 2 : 1;
   const int held = vectors <= 4 ? 1152 : vectors == 5 ? 1024 : vectors == 6 ? 896 : 768;
+#endif
   const int wanted = held / threads;
   return wanted < most_blocks_per_sm() ? wanted : most_blocks_per_sm();
 }
