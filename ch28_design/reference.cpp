@@ -1,6 +1,7 @@
 #include "ch28_design/reference.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -21,10 +22,12 @@ struct Inexact {
   double error = 0;
 };
 
-/// rstd: the sum, times 1 / n, which is rounded too, + eps, halved by the root; root and
-/// reciprocal; n itself is exact. Then x * rstd and the product with w.
+/// rstd: the sum, / n, + eps, halved by the root; root and reciprocal; n itself is exact. On a
+/// device / n is a product with 1 / n, which is exact as well where n is a power of two. Then x *
+/// rstd and the product with w.
 double normalised_error(std::int64_t n) {
-  return 0.5 * (float32_sum_error(n, fewest_lanes) + 3 * u) + 2 * u + 2 * u;
+  const double inverse = std::has_single_bit(static_cast<std::uint64_t>(n)) ? 0 : u;
+  return 0.5 * (float32_sum_error(n, fewest_lanes) + inverse + 2 * u) + 2 * u + 2 * u;
 }
 
 /// x * rstd * w of one row, before any rounding.
