@@ -14,16 +14,18 @@ __global__ __launch_bounds__(
                                                                  GridRows<const T> r, const T* w,
                                                                  GridRows<T> s, GridRows<T> y,
                                                                  int count, Normaliser normaliser) {
-  __shared__ float partial[32];
+  __shared__ alignas(16) float partial[32];
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), r.own(), w, s.own(), y.own());
   HeldRow<T, threads, vectors> row, residual;
   row.load(x.own(), count);
   residual.load(r.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
-  const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) {
-    bring_nearer(x.at(ahead), count * 16);
-    bring_nearer(r.at(ahead), count * 16);
+  if constexpr (which != Case::few) {
+    const unsigned ahead = row_ahead<T, threads, vectors>();
+    if (ahead < gridDim.x) {
+      bring_nearer(x.at(ahead), count * 16);
+      bring_nearer(r.at(ahead), count * 16);
+    }
   }
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
@@ -31,7 +33,7 @@ __global__ __launch_bounds__(
         map_elements<T>([](float v, float u) { return v + u; }, row.part[k], residual.part[k]);
   }
   row.store(s.own(), count);
-  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  const float rstd = normaliser.rstd(sum_of_squares<which>(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   row.store(y.own(), count);
 }

@@ -10,6 +10,24 @@
 namespace opbook::ch13::gpu {
 namespace {
 
+/// What is divided by the number of columns.
+struct Columns {
+  float n, one_over_n;
+
+  explicit Columns(std::int64_t columns)
+      : n(static_cast<float>(columns)), one_over_n(1.0f / static_cast<float>(columns)) {}
+
+  /// sum / n: the product, and what it misses by (Markstein). A quotient that float32 has comes out
+  /// exact: of a row of equal elements the mean is their value, and the variance 0.
+  __device__ float mean(float sum) const {
+    const float near = sum * one_over_n;
+    return fmaf(-fmaf(near, n, -sum), one_over_n, near);
+  }
+  __device__ float rstd(float squares, float eps) const {
+    return rsqrtf(fmaf(squares, one_over_n, eps));
+  }
+};
+
 /// The sum of (v - mean)^2 over the first `valid` elements.
 template <class T>
 __device__ float sum_of_squares_from(const Vector<T>& vector, float mean, int valid) {
@@ -30,29 +48,31 @@ __global__ __launch_bounds__(
     threads, blocks_per_sm<T>(which, threads,
                               vectors)) void layer_norm_kernel(GridRows<const T> x, const T* g,
                                                                const T* b, GridRows<T> y, int count,
-                                                               float n, float eps) {
+                                                               Columns columns, float eps) {
   constexpr int width = vector_width<T>;
-  __shared__ float sums[32], square_sums[32];
+  using Held = HeldRow<T, threads, vectors>;
+  __shared__ alignas(16) float sums[32], square_sums[32];
   T* const y_row = y.own();
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), g, b, y_row);
-  HeldRow<T, threads, vectors> row;
+  Held row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> gains(g, count), biases(b, count);
-  const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  if constexpr (which != Case::few) {
+    const unsigned ahead = row_ahead<T, threads, vectors>();
+    if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  }
 
   ElementSum<T> sum;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) sum.add(row.part[k]);  // beyond the row there are zeros
-  // A true division: of a row of equal elements the mean is exact, and the variance 0.
-  const float mean = block_sum(sum.share(), threads / 32, sums) / n;
+  const float mean = columns.mean(sum_over_block<which, Held>(sum, sums));
   row.stay_packed();
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     if (row.index(k) < count) squares += sum_of_squares_from(row.part[k], mean, width);
   }
-  const float rstd = rsqrtf(fmaf(block_sum(squares, threads / 32, square_sums), 1.0f / n, eps));
+  const float rstd = columns.rstd(sum_over_block<which, Held>(squares, square_sums), eps);
   row.stay_packed();
 
 #pragma unroll
@@ -70,24 +90,23 @@ __global__ __launch_bounds__(
 /// elements, and the order in which it takes them, are those of the kernel above: the same bits.
 template <class T>
 __global__ void any_layer_norm_kernel(Rows<const T> x, const T* g, const T* b, Rows<T> y,
-                                      float eps) {
+                                      Columns columns, float eps) {
   constexpr int width = vector_width<T>;
   __shared__ float sums[32], square_sums[32];
   const T* const x_row = row_of(x, blockIdx.x);
   T* const y_row = row_of(y, blockIdx.x);
   const int warps = static_cast<int>(blockDim.x) / 32;
-  const float n = static_cast<float>(x.cols);
   ElementSum<T> sum;
   for (std::int64_t first = 0; first * width < x.cols; first += blockDim.x) {
     sum.add(load_elements(x_row, first + threadIdx.x, x.cols));
   }
-  const float mean = block_sum(sum.share(), warps, sums) / n;
+  const float mean = columns.mean(block_sum(sum.share(), warps, sums));
   float squares = 0;
   for (std::int64_t i = threadIdx.x; i * width < x.cols; i += blockDim.x) {
     const auto valid = static_cast<int>(min(static_cast<std::int64_t>(width), x.cols - i * width));
     squares += sum_of_squares_from(load_elements(x_row, i, x.cols), mean, valid);
   }
-  const float rstd = rsqrtf(fmaf(block_sum(squares, warps, square_sums), 1.0f / n, eps));
+  const float rstd = columns.rstd(block_sum(squares, warps, square_sums), eps);
   for (std::int64_t j = threadIdx.x; j < x.cols; j += blockDim.x) {
     const float scaled = (as_float(x_row[j]) - mean) * rstd;
     y_row[j] = rounded_to<T>(fmaf(scaled, as_float(g[j]), as_float(b[j])));
@@ -118,18 +137,18 @@ void layer_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   if (x.rows() == 0 || x.cols == 0) return;
   const unsigned blocks = blocks_for("x", x.rows());
   const std::int64_t count = vectors_of<T>(x.cols);
+  const Columns columns(x.cols);
   const RowGrid grid(x, y);
-  const bool held =
-      grid.fits() && on_vectors(x) && on_vectors(g) && on_vectors(b) && on_vectors(y) &&
-      launch_held(count, [&]<int threads, int vectors>() {
-        const auto usual = layer_norm_kernel<T, threads, vectors, Case::usual>;
-        launch_case("layer_norm", stream, true, grid.blocks(), threads, 0, usual, usual,
-                    layer_norm_kernel<T, threads, vectors, Case::few>, grid(x), g.data, b.data,
-                    grid(y), static_cast<int>(count), static_cast<float>(x.cols), eps);
-      });
+  const bool held = grid.fits() && on_vectors(x) && on_vectors(g) && on_vectors(b) &&
+                    on_vectors(y) && launch_held(count, [&]<int threads, int vectors>() {
+                      const auto usual = layer_norm_kernel<T, threads, vectors, Case::usual>;
+                      launch_case("layer_norm", stream, true, grid.blocks(), threads, 0, usual,
+                                  usual, layer_norm_kernel<T, threads, vectors, Case::few>, grid(x),
+                                  g.data, b.data, grid(y), static_cast<int>(count), columns, eps);
+                    });
   if (!held) {
     launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,
-           g.data, b.data, y, eps);
+           g.data, b.data, y, columns, eps);
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include "ch13_norm_rope/rms_norm.hpp"
 #include "common/cuda/early.cuh"
-#include "common/cuda/few_blocks.hpp"
 #include "common/cuda/held_row.cuh"
 #include "common/cuda/reduce.cuh"
 
@@ -112,13 +111,42 @@ __device__ void normalise_held(Held& row, const Weights& w, float rstd,
   }
 }
 
-/// The sum of the squares of a held row, in every thread.
-template <class Held>
+/// Whether sums over a block go through shared memory by eights: where rows are few, and a block of
+/// two to four warps waits for nothing else.
+template <Case which, class Held>
+inline constexpr bool sums_by_eights =
+    which == Case::few && Held::threads >= 64 && Held::threads <= 128;
+
+/// The sum over the block of its threads' values, in every thread. `partial` is shared memory of 32
+/// elements, on a boundary of 16 bytes.
+template <Case which, class Held>
+__device__ float sum_over_block(float value, float* partial) {
+  constexpr int warps = Held::threads / 32;
+  if constexpr (sums_by_eights<which, Held>) {
+    return block_sum_by_eights<warps>(value, partial);
+  } else {
+    return block_sum(value, warps, partial, Held::warp());
+  }
+}
+
+/// The same of what a SquareSum or an ElementSum has.
+template <Case which, class Held, class Sum>
+__device__ float sum_over_block(const Sum& sum, float* partial) {
+#if OPBOOK_SM >= 800
+  if constexpr (sums_by_eights<which, Held> && sizeof(typename Held::T) == 2) {
+    return block_sum_of_eights<Held::threads / 32>(sum.share(), is_on_diagonal(), partial);
+  }
+#endif
+  return sum_over_block<which, Held>(sum.share(), partial);
+}
+
+/// The sum of the squares of a held row, in every thread; `partial` as above.
+template <Case which, class Held>
 __device__ float sum_of_squares(const Held& row, float* partial) {
   SquareSum<typename Held::T> sum;
 #pragma unroll
   for (int k = 0; k < Held::vectors; ++k) sum.add(row.part[k]);  // beyond the row there are zeros
-  return block_sum(sum.share(), Held::threads / 32, partial, row.warp());
+  return sum_over_block<which, Held>(sum, partial);
 }
 
 /// The same of a row of any length on any boundary, with the same bits: a thread adds the same

@@ -15,14 +15,16 @@ __global__ __launch_bounds__(
     blocks_per_sm<T>(which, threads, vectors)) void rms_norm_kernel(GridRows<const T> x, const T* w,
                                                                     GridRows<T> y, int count,
                                                                     Normaliser normaliser) {
-  __shared__ float partial[32];
+  __shared__ alignas(16) float partial[32];
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), w, y.own());
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
-  const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
-  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  if constexpr (which != Case::few) {
+    const unsigned ahead = row_ahead<T, threads, vectors>();
+    if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  }
+  const float rstd = normaliser.rstd(sum_of_squares<which>(row, partial));
   T* const y_row = y.own();
   normalise_held<which>(row, weights, rstd, normaliser, [&](int k) {
     if (row.index(k) < count) store_vector(y_row, row.index(k), row.part[k]);

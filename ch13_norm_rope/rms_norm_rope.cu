@@ -17,16 +17,18 @@ __global__ __launch_bounds__(
                                                                  int count, Normaliser normaliser,
                                                                  Tail tail) {
   extern __shared__ uint4 shared[];
-  __shared__ float partial[32];
+  __shared__ alignas(16) float partial[32];
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), w, y.own());
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   const unsigned ahead = row_ahead<T, threads, vectors>();
-  if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  if constexpr (which != Case::few) {
+    if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
+  }
   TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail);
-  tail_turn.bring_nearer(ahead);
-  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  if constexpr (which != Case::few) tail_turn.bring_nearer(ahead);
+  const float rstd = normaliser.rstd(sum_of_squares<which>(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
   row.store(y.own(), count);

@@ -26,8 +26,8 @@ struct DeviceQuantised {
 
 /// Whether a block asks the L2 for a later row. Of rows of five to eight vectors a thread enough
 /// are under way without it where six blocks and more fit an SM: at 16384 x 8192 it cost 2 %.
-__host__ __device__ constexpr bool asks_ahead(int threads, int vectors) {
-  return vectors <= 4 || threads > 128;
+__host__ __device__ constexpr bool asks_ahead(Case which, int threads, int vectors) {
+  return which != Case::few && (vectors <= 4 || threads > 128);
 }
 
 template <class T, int threads, int vectors, Case which>
@@ -39,18 +39,18 @@ __global__ __launch_bounds__(
                                                                GridQuantised<T> out, int count,
                                                                Normaliser normaliser, Tail tail) {
   extern __shared__ uint4 shared[];
-  __shared__ float partial[32];
+  __shared__ alignas(16) float partial[32];
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), w, out.q.own());
   HeldRow<T, threads, vectors> row;
   row.load(x.own(), count);
   const SharedRow<T, threads, vectors, which == Case::few> weights(w, count);
   TailTurn<decltype(row), is_usual(which)> tail_turn(tables, tail);
-  if constexpr (asks_ahead(threads, vectors)) {
+  if constexpr (asks_ahead(which, threads, vectors)) {
     const unsigned ahead = row_ahead<T, threads, vectors>();
     if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
     tail_turn.bring_nearer(ahead);
   }
-  const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+  const float rstd = normaliser.rstd(sum_of_squares<which>(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
   if (!is_usual(which) && out.y.data != nullptr) row.store(out.y.own(), count);

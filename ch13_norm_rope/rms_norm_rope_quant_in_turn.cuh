@@ -91,7 +91,7 @@ __launch_bounds__(threads, in_turn_threads / threads) void rms_norm_rope_quant_i
     arrival.wait(time++);
     Row row;
     row.take(in.next);
-    const float rstd = normaliser.rstd(sum_of_squares(row, partial));
+    const float rstd = normaliser.rstd(sum_of_squares<Case::usual>(row, partial));
     // Every thread has taken its part: it came through the barrier of the sum.
     const unsigned next = r + gridDim.x;
     if (asks && next < rows) arrival.ask(in.next, x[next], bytes);

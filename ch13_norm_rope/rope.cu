@@ -12,8 +12,9 @@ namespace {
 
 constexpr unsigned rope_threads = 128;  // 4 KB a block: larger ones copy at 95 % instead of 100 %
 
-/// blockDim.x threads along a head's pairs, blockDim.y heads a block.
-template <int width, class T>
+/// blockDim.x threads along a head's pairs, blockDim.y heads a block. `few`: launched early, where
+/// blocks are few; of many the wait alone takes 4 %.
+template <int width, class T, bool few>
 __global__ __launch_bounds__(rope_threads) void rope_kernel(Rows<const T> x, DeviceTables<T> tables,
                                                             Rows<T> y) {
   // One division a thread, of 32 bits: of 64 it would take ten times as long.
@@ -24,6 +25,7 @@ __global__ __launch_bounds__(rope_threads) void rope_kernel(Rows<const T> x, Dev
   const T* const x_head = x.data + token * x.outer_stride + head * x.inner_stride;
   T* const y_head = y.data + token * y.outer_stride + head * y.inner_stride;
   const std::int64_t half = x.cols / 2;
+  if constexpr (few) await_earlier_kernels(x_head, y_head);
   const Angles<T> angles(tables, token);
   for (std::int64_t column = threadIdx.x * width; column < half; column += blockDim.x * width) {
     if constexpr (width > 1) {
@@ -96,9 +98,14 @@ void rope(Stream stream, Rows<const std::type_identity_t<T>> x,
     throw ArgumentError("x: got " + std::to_string(x.rows()) +
                         " tokens times heads; allowed: up to 2147483647");
   }
-  const auto kernel = vectors ? rope_kernel<vector_width<T>, T> : rope_kernel<1, T>;
-  launch("rope", stream, kernel, blocks_for("x", (x.rows() + heads - 1) / heads),
-         dim3(across, heads), 0, x, DeviceTables<T>(tables), y);
+  const unsigned blocks = blocks_for("x", (x.rows() + heads - 1) / heads);
+  const auto kernel_for = [&]<bool few>() {
+    return vectors ? rope_kernel<vector_width<T>, T, few> : rope_kernel<1, T, few>;
+  };
+  launch_by_blocks("rope", stream,
+                   blocks > few_blocks ? kernel_for.template operator()<false>()
+                                       : kernel_for.template operator()<true>(),
+                   blocks, dim3(across, heads), 0, x, DeviceTables<T>(tables), y);
 }
 
 template <class T>

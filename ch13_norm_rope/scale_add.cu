@@ -7,10 +7,25 @@
 namespace opbook::ch13::gpu {
 namespace {
 
-struct ScaleAdd {
-  float a;
-  __device__ float operator()(float v, float b) const { return fmaf(v, a, b); }
-};
+constexpr int scale_add_threads = 128;
+
+/// A thread for `width` neighbours.
+template <int width, class T>
+__global__ __launch_bounds__(scale_add_threads) void scale_add_kernel(const T* x, float a,
+                                                                      const T* b, T* y,
+                                                                      std::int64_t size) {
+  const std::int64_t i =
+      (static_cast<std::int64_t>(blockIdx.x) * scale_add_threads + threadIdx.x) * width;
+  await_earlier_kernels(x + i, b + i, y + i);
+  if (i >= size) return;
+  float v[width], u[width];
+  load_floats(x + i, v);
+  load_floats(b + i, u);
+#pragma unroll
+  for (int j = 0; j < width; ++j) v[j] = fmaf(v[j], a, u[j]);
+  store_floats(y + i, v);
+}
+
 struct Scale {
   float a;
   __device__ float operator()(float v) const { return v * a; }
@@ -23,8 +38,12 @@ void scale_add(Stream stream, Row<const std::type_identity_t<T>> x, float a,
                Row<const std::type_identity_t<T>> b, Row<T> y) {
   check_scale_add<T>(x, b, y);
   if (x.size == 0) return;
-  map("scale_add", stream, one_row(y), on_vectors(x) && on_vectors(b),
-      OfMatrices<T, ScaleAdd>{one_row(x), one_row(b), {a}});
+  const bool vectors = on_vectors(x) && on_vectors(b) && on_vectors(y);
+  const std::int64_t threads = x.size / (vectors ? vector_width<T> : 1);
+  const std::int64_t blocks = (threads + scale_add_threads - 1) / scale_add_threads;
+  const auto kernel = vectors ? scale_add_kernel<vector_width<T>, T> : scale_add_kernel<1, T>;
+  launch_by_blocks("scale_add", stream, kernel, blocks_for("x", blocks), scale_add_threads, 0,
+                   x.data, a, b.data, y.data, x.size);
 }
 
 template <class T>

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "common/cuda/early.cuh"
-#include "common/cuda/few_blocks.hpp"
 #include "common/cuda/held_row.cuh"
 #include "common/cuda/reduce.cuh"
 #include "common/cuda/vector.cuh"
@@ -41,10 +40,8 @@ void map(const char* name, Stream stream, Rows<T> y, bool all_on_vectors, F f) {
   const std::int64_t blocks_a_row = (items + across - 1) / across;
   const std::int64_t blocks = (y.rows() + rows - 1) / rows * blocks_a_row;
   const auto kernel = vectors ? map_kernel<vector_width<T>, T, F> : map_kernel<1, T, F>;
-  const auto queue =
-      blocks > few_blocks ? launch<Rows<T>, unsigned, F> : launch_early<Rows<T>, unsigned, F>;
-  queue(name, stream, kernel, blocks_for(name, blocks), dim3(across, rows), 0, y,
-        static_cast<unsigned>(blocks_a_row), f);
+  launch_by_blocks(name, stream, kernel, blocks_for(name, blocks), dim3(across, rows), 0, y,
+                   static_cast<unsigned>(blocks_a_row), f);
 }
 
 /// out[row] = the sum of a row's elements / divisor, a block a row.

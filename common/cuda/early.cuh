@@ -4,6 +4,7 @@
 // blocks are placed while that one still runs, and wait there for the end of it. Of an operator on
 // one row, which takes two microseconds, the launch is half a microsecond and more.
 
+#include "common/cuda/few_blocks.hpp"
 #include "common/cuda/launch.cuh"
 #include "common/cuda/vector.cuh"
 
@@ -45,6 +46,16 @@ void launch_early(const char* name, Stream stream, void (*kernel)(Parameters...)
   config.numAttrs = 1;
   check(cudaLaunchKernelEx(&config, kernel, arguments...), name);
   if (on_launch != nullptr) on_launch(name, reinterpret_cast<const void*>(kernel));
+}
+
+/// launch_early() of few blocks, with a kernel that calls await_earlier_kernels(); launch() of
+/// many.
+template <class... Parameters>
+void launch_by_blocks(const char* name, Stream stream, void (*kernel)(Parameters...),
+                      unsigned blocks, dim3 threads, std::int64_t shared,
+                      std::type_identity_t<Parameters>... arguments) {
+  const auto queue = blocks > few_blocks ? launch<Parameters...> : launch_early<Parameters...>;
+  queue(name, stream, kernel, blocks, threads, shared, arguments...);
 }
 
 }  // namespace opbook::gpu

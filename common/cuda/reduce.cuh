@@ -89,6 +89,42 @@ __device__ void multiply_add(float (&c)[4], std::uint32_t a0, std::uint32_t a1, 
 #endif
 }
 
+/// Whether this lane has an element of the diagonal of c above, in one of both halves: eight do, in
+/// row lane / 4 each.
+__device__ inline bool is_on_diagonal() {
+  return threadIdx.x % 4 == threadIdx.x % 32 / 8;
+}
+
+/// block_sum() of values that eight lanes of each warp have, `lane` % 8 different in all of them,
+/// and the others zeros: the same bits, and less time for a block that has nothing else to wait
+/// for. Shuffles follow one another; here every thread adds up what the lanes of all warps have, in
+/// the order in which their shuffles would. `partial` has 8 elements a warp, on a boundary of 16
+/// bytes.
+template <int warps>
+__device__ float block_sum_of_eights(float value, bool is_of_eight, float* partial) {
+  const unsigned lane = threadIdx.x % 32;
+  // warp_sum() joins lanes 16 apart first, and neighbours last: the order of their bits reversed.
+  const unsigned place = (lane & 1) * 4 + (lane & 2) + (lane & 4) / 4;
+  if (is_of_eight) partial[threadIdx.x / 32 * 8 + place] = value;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < warps; ++w) {
+    const float4 a = reinterpret_cast<const float4*>(partial)[2 * w];
+    const float4 b = reinterpret_cast<const float4*>(partial)[2 * w + 1];
+    sum += ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
+  }
+  return sum;
+}
+
+/// The same of values that all lanes have: two shuffles leave eight.
+template <int warps>
+__device__ float block_sum_by_eights(float value, float* partial) {
+  value += __shfl_xor_sync(0xFFFFFFFFu, value, 16);
+  value += __shfl_xor_sync(0xFFFFFFFFu, value, 8);
+  return block_sum_of_eights<warps>(value, threadIdx.x % 32 < 8, partial);
+}
+
 /// Adds up squares of elements. All threads of a warp add together; the sum is that of their
 /// shares.
 ///
@@ -125,10 +161,9 @@ class SquareSum {
   __device__ float share() const {
 #if OPBOOK_SM >= 800
     if constexpr (sizeof(T) == 2) {
-      const unsigned lane = threadIdx.x % 32, row = lane / 4;
       const float even = low_[0] + high_[2], odd = low_[1] + high_[3];
-      const float on_diagonal = row % 2 == 0 ? even : odd;
-      return lane % 4 == row / 2 ? on_diagonal : 0.0f;
+      const float on_diagonal = threadIdx.x / 4 % 2 == 0 ? even : odd;
+      return is_on_diagonal() ? on_diagonal : 0.0f;
     }
 #endif
     return low_[0];
@@ -166,7 +201,7 @@ class ElementSum {
   __device__ float share() const {
 #if OPBOOK_SM >= 800
     if constexpr (sizeof(T) == 2) {  // every column is the sum of its row
-      return threadIdx.x % 4 == 0 ? sums_[0] + sums_[2] : 0.0f;
+      return is_on_diagonal() ? sums_[0] + sums_[2] : 0.0f;
     }
 #endif
     return sums_[0];
