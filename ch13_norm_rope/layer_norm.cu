@@ -56,7 +56,8 @@ __global__ __launch_bounds__(
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), g, b, y_row);
   Held row;
   row.load(x.own(), count);
-  const SharedRow<T, threads, vectors, which == Case::few> gains(g, count), biases(b, count);
+  constexpr bool early = which == Case::few && threads < 512;  // else there is no room for both
+  const SharedRow<T, threads, vectors, early> gains(g, count), biases(b, count);
   if constexpr (which != Case::few) {
     const unsigned ahead = row_ahead<T, threads, vectors>();
     if (ahead < gridDim.x) bring_nearer(x.at(ahead), count * 16);
@@ -78,7 +79,7 @@ __global__ __launch_bounds__(
 #pragma unroll
   for (int k = 0; k < vectors; ++k) {
     const int i = row.index(k);
-    if constexpr (which != Case::few) asm volatile("" ::: "memory");  // see SharedRow
+    if constexpr (!early) asm volatile("" ::: "memory");  // see SharedRow
     const Vector<T> result = map_elements<T>(
         [&](float v, float g_j, float b_j) { return fmaf((v - mean) * rstd, g_j, b_j); },
         row.part[k], gains[k], biases[k]);
@@ -140,15 +141,16 @@ void layer_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const Columns columns(x.cols);
   const RowGrid grid(x, y);
   const bool held = grid.fits() && on_vectors(x) && on_vectors(g) && on_vectors(b) &&
-                    on_vectors(y) && launch_held(count, [&]<int threads, int vectors>() {
+                    on_vectors(y) &&
+                    launch_held<four_up_to<T>>(count, [&]<int threads, int vectors>() {
                       const auto usual = layer_norm_kernel<T, threads, vectors, Case::usual>;
                       launch_case("layer_norm", stream, true, grid.blocks(), threads, 0, usual,
                                   usual, layer_norm_kernel<T, threads, vectors, Case::few>, grid(x),
                                   g.data, b.data, grid(y), static_cast<int>(count), columns, eps);
                     });
   if (!held) {
-    launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,
-           g.data, b.data, y, columns, eps);
+    launch("layer_norm", stream, any_layer_norm_kernel<T>, blocks,
+           row_shape<four_up_to<T>>(count).threads, 0, x, g.data, b.data, y, columns, eps);
   }
 }
 

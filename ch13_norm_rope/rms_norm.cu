@@ -69,7 +69,7 @@ void rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
   const Normaliser normaliser(x.cols, options);
   const RowGrid grid(x, y);
   const bool held = grid.fits() && on_vectors(x) && on_vectors(w) && on_vectors(y) &&
-                    launch_held(count, [&]<int threads, int vectors>() {
+                    launch_held<four_up_to<T>>(count, [&]<int threads, int vectors>() {
                       launch_case("rms_norm", stream, normaliser.plain, grid.blocks(), threads, 0,
                                   rms_norm_kernel<T, threads, vectors, Case::general>,
                                   rms_norm_kernel<T, threads, vectors, Case::usual>,
@@ -77,8 +77,8 @@ void rms_norm(Stream stream, Rows<const std::type_identity_t<T>> x,
                                   grid(y), static_cast<int>(count), normaliser);
                     });
   if (!held) {
-    launch("rms_norm", stream, any_rms_norm_kernel<T>, blocks, row_shape(count).threads, 0, x,
-           w.data, y, normaliser);
+    launch("rms_norm", stream, any_rms_norm_kernel<T>, blocks,
+           row_shape<four_up_to<T>>(count).threads, 0, x, w.data, y, normaliser);
   }
 }
 

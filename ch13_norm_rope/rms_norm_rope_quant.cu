@@ -53,8 +53,9 @@ __global__ __launch_bounds__(
   const float rstd = normaliser.rstd(sum_of_squares<which>(row, partial));
   normalise_held<which>(row, weights, rstd, normaliser, [](int) {});
   tail_turn.turn(row, shared);
-  if (!is_usual(which) && out.y.data != nullptr) row.store(out.y.own(), count);
-  if (is_usual(which) || out.lanes == 0) {
+  constexpr bool codes_alone = which == Case::usual || which == Case::few;
+  if (!codes_alone && out.y.data != nullptr) row.store(out.y.own(), count);
+  if (codes_alone || out.lanes == 0) {
     quantise_row<is_usual(which)>(row, count, out.q.own(), out.scale.own());
   } else {
     quantise_groups(row, count, out);
@@ -179,7 +180,8 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
       launch_held<512>(count, [&]<int threads, int vectors>() {
         const bool one_scale = out.group_size == x.cols;
         const int lanes = one_scale ? 0 : static_cast<int>(out.group_size / vector_width<T>);
-        const bool usual = normaliser.plain && lanes == 0 && out.y.data == nullptr;
+        const bool codes_alone = lanes == 0 && out.y.data == nullptr;
+        const bool usual = normaliser.plain && codes_alone;
         const GridQuantised<T> to{grid(out.q), grid(out.scale), grid(out.y), lanes};
         const AngleRows<T> angles(device_tables);
         const auto tail_of = [&](int held) { return Tail::of(tables, x.cols, threads, held); };
@@ -195,6 +197,13 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
                       tail_of(held));
                return true;
              }))) {
+          return;
+        }
+        if (normaliser.plain && tail.by_shuffle && !codes_alone) {
+          launch("rms_norm_rope_quant", stream,
+                 rms_norm_rope_quant_kernel<T, threads, vectors, Case::grouped>, grid.blocks(),
+                 threads, 0, grid(x), w.data, angles, to, static_cast<int>(count), normaliser,
+                 tail);
           return;
         }
         launch_case("rms_norm_rope_quant", stream, usual && tail.by_shuffle, grid.blocks(), threads,

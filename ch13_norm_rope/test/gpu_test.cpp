@@ -160,14 +160,19 @@ TEST_CASE("rows in turn are right in both 16-bit types, and where a row is alone
 TEST_CASE("groups of every size have their own scales on the GPU", "[gpu][sanitize]") {
   require_gpu();
   const Operator& entry = *find_operator("rms_norm_rope_quant");
+  const opbook::gpu::LaunchWatch watch;
   for (const Dtype dtype : input_dtypes) {
     for (const auto& [n, group] : {std::pair{1664, 128},
+                                   {1024, 128},
                                    {4096, 128},
                                    {4096, 64},
                                    {768, 24},
                                    {256, 8},
                                    {256, 256},
                                    {4096, 512},
+                                   {8192, 128},
+                                   {16384, 128},
+                                   {32768, 128},
                                    {65536, 128},
                                    {96, 1}}) {
       for (const bool with_y : {false, true}) {
@@ -177,6 +182,10 @@ TEST_CASE("groups of every size have their own scales on the GPU", "[gpu][saniti
         }));
       }
     }
+  }
+  for (const opbook::gpu::LaunchedKernel& kernel : watch.kernels()) {
+    INFO(kernel.name << ", " << kernel.registers << " registers");
+    CHECK(kernel.local_bytes == 0);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -27,55 +28,53 @@ TEMPLATE_TEST_CASE("a row has the same bits in another batch, on another base, a
                    "[gpu][sanitize]", float, float16, bfloat16) {
   require_gpu();
   using T = TestType;
-  for (const std::int64_t n : {64, 768, 4096, 8192}) {
-    INFO("n " << n);
-    const std::int64_t m = 5;
-    Array x = filled("x", dtype_of<T>, {m, n}), w = filled("w", dtype_of<T>, {n});
-    Array all("y", dtype_of<T>, {m, n}), other("y", dtype_of<T>, {m, n});
-    const Mirror device_x(x), device_w(w), device_y(all);
-    ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w), device_y.rows<T>(all));
-    device_y.fetch(all);
+  const std::int64_t n = GENERATE(64, 768, 4096, 8192);
+  INFO("n " << n);
+  const std::int64_t m = 5;
+  Array x = filled("x", dtype_of<T>, {m, n}), w = filled("w", dtype_of<T>, {n});
+  Array all("y", dtype_of<T>, {m, n}), other("y", dtype_of<T>, {m, n});
+  const Mirror device_x(x), device_w(w), device_y(all);
+  ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w), device_y.rows<T>(all));
+  device_y.fetch(all);
 
-    SECTION("alone") {
-      const Mirror fresh(other);
-      for (std::int64_t i = 0; i < m; ++i) {
-        const auto row_of = [&](const Mirror& rows) {
-          return contiguous_rows(rows.rows<T>(x).row(i).data, 1, n);
-        };
-        ch13::gpu::rms_norm<T>(nullptr, row_of(device_x), device_w.row<T>(w), row_of(fresh));
-      }
-      fresh.fetch(other);
-      CHECK(same_bits(all, other));
+  SECTION("alone") {
+    const Mirror fresh(other);
+    for (std::int64_t i = 0; i < m; ++i) {
+      const auto row_of = [&](const Mirror& rows) {
+        return contiguous_rows(rows.rows<T>(x).row(i).data, 1, n);
+      };
+      ch13::gpu::rms_norm<T>(nullptr, row_of(device_x), device_w.row<T>(w), row_of(fresh));
     }
-    SECTION("by the kernel for many rows") {
-      const opbook::gpu::FewBlocks none(0);
-      ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w),
-                             device_y.rows<T>(all));
-      device_y.fetch(other);
-      CHECK(same_bits(all, other));
+    fresh.fetch(other);
+    CHECK(same_bits(all, other));
+  }
+  SECTION("by the kernel for many rows") {
+    const opbook::gpu::FewBlocks none(0);
+    ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w), device_y.rows<T>(all));
+    device_y.fetch(other);
+    CHECK(same_bits(all, other));
+  }
+  SECTION("on bases that nothing is aligned to") {
+    const Mirror odd_x(x, 1), odd_w(w, 1), odd_y(other, 1);
+    ch13::gpu::rms_norm<T>(nullptr, odd_x.rows<T>(x), odd_w.row<T>(w), odd_y.rows<T>(other));
+    odd_y.fetch(other);
+    CHECK(same_bits(all, other));
+  }
+  SECTION("in place") {
+    ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w), device_x.rows<T>(x));
+    device_x.fetch(other);
+    CHECK(same_bits(all, other));
+  }
+  SECTION("with gaps between its rows") {
+    Array wide = filled("x", dtype_of<T>, {m, n + 16});
+    for (std::int64_t i = 0; i < m; ++i) {
+      std::memcpy(wide.rows<T>().row(i).data, x.rows<T>().row(i).data, n * sizeof(T));
     }
-    SECTION("on bases that nothing is aligned to") {
-      const Mirror odd_x(x, 1), odd_w(w, 1), odd_y(other, 1);
-      ch13::gpu::rms_norm<T>(nullptr, odd_x.rows<T>(x), odd_w.row<T>(w), odd_y.rows<T>(other));
-      odd_y.fetch(other);
-      CHECK(same_bits(all, other));
-    }
-    SECTION("in place") {
-      ch13::gpu::rms_norm<T>(nullptr, device_x.rows<T>(x), device_w.row<T>(w), device_x.rows<T>(x));
-      device_x.fetch(other);
-      CHECK(same_bits(all, other));
-    }
-    SECTION("with gaps between its rows") {
-      Array wide = filled("x", dtype_of<T>, {m, n + 16});
-      for (std::int64_t i = 0; i < m; ++i) {
-        std::memcpy(wide.rows<T>().row(i).data, x.rows<T>().row(i).data, n * sizeof(T));
-      }
-      const Mirror device_wide(wide);
-      const Rows<T> rows = strided_rows(device_wide.rows<T>(wide).data, m, n, n + 16);
-      ch13::gpu::rms_norm<T>(nullptr, rows, device_w.row<T>(w), device_y.rows<T>(all));
-      device_y.fetch(other);
-      CHECK(same_bits(all, other));
-    }
+    const Mirror device_wide(wide);
+    const Rows<T> rows = strided_rows(device_wide.rows<T>(wide).data, m, n, n + 16);
+    ch13::gpu::rms_norm<T>(nullptr, rows, device_w.row<T>(w), device_y.rows<T>(all));
+    device_y.fetch(other);
+    CHECK(same_bits(all, other));
   }
 }
 
