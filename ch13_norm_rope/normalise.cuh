@@ -53,10 +53,7 @@ __host__ __device__ constexpr bool is_usual(Case which) {
 /// Blocks that must fit an SM at once.
 template <class T>
 __host__ __device__ constexpr int blocks_per_sm(Case which, int threads, int vectors) {
-  const int blocks = opbook::gpu::blocks_per_sm<T>(threads, vectors);
-  // Scales by groups take some registers more, and with eight vectors would spill.
-  const bool one_less = which == Case::grouped && vectors == 8 && threads != 256;
-  return which == Case::few ? 1 : one_less && blocks > 1 ? blocks - 1 : blocks;
+  return which == Case::few ? 1 : opbook::gpu::blocks_per_sm<T>(threads, vectors);
 }
 
 /// Launches a kernel in the case that fits: `usual`, whether the options are.

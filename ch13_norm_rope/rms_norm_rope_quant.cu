@@ -30,14 +30,24 @@ __host__ __device__ constexpr bool asks_ahead(Case which, int threads, int vecto
   return which != Case::few && (vectors <= 4 || threads > 128);
 }
 
+/// Blocks that must fit an SM at once: scales by groups take some registers more, and with eight
+/// vectors a thread would spill.
+template <class T>
+__host__ __device__ constexpr int quantising_blocks_per_sm(Case which, int threads, int vectors) {
+  const int blocks = blocks_per_sm<T>(which, threads, vectors);
+  const bool one_less =
+      which == Case::grouped ? threads != 256 : which == Case::general && sizeof(T) == 4;
+  return vectors == 8 && one_less && blocks > 1 ? blocks - 1 : blocks;
+}
+
 template <class T, int threads, int vectors, Case which>
 __global__ __launch_bounds__(
-    threads,
-    blocks_per_sm<T>(which, threads,
-                     vectors)) void rms_norm_rope_quant_kernel(GridRows<const T> x, const T* w,
-                                                               AngleRows<T> tables,
-                                                               GridQuantised<T> out, int count,
-                                                               Normaliser normaliser, Tail tail) {
+    threads, quantising_blocks_per_sm<T>(
+                 which, threads,
+                 vectors)) void rms_norm_rope_quant_kernel(GridRows<const T> x, const T* w,
+                                                           AngleRows<T> tables,
+                                                           GridQuantised<T> out, int count,
+                                                           Normaliser normaliser, Tail tail) {
   extern __shared__ uint4 shared[];
   __shared__ alignas(16) float partial[32];
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), w, out.q.own());
@@ -55,7 +65,7 @@ __global__ __launch_bounds__(
   tail_turn.turn(row, shared);
   constexpr bool codes_alone = which == Case::usual || which == Case::few;
   if (!codes_alone && out.y.data != nullptr) row.store(out.y.own(), count);
-  if (codes_alone || out.lanes == 0) {
+  if (codes_alone || out.log2_lanes < 0) {
     quantise_row<is_usual(which)>(row, count, out.q.own(), out.scale.own());
   } else {
     quantise_groups(row, count, out);
@@ -179,10 +189,11 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
       pairs_on_vectors(tables, x.cols) && fits_lanes(out, x.cols) && shared <= most_turn_bytes &&
       launch_held<512>(count, [&]<int threads, int vectors>() {
         const bool one_scale = out.group_size == x.cols;
-        const int lanes = one_scale ? 0 : static_cast<int>(out.group_size / vector_width<T>);
-        const bool codes_alone = lanes == 0 && out.y.data == nullptr;
+        const auto lanes = static_cast<unsigned>(out.group_size / vector_width<T>);
+        const int log2_lanes = one_scale ? -1 : std::countr_zero(lanes);
+        const bool codes_alone = one_scale && out.y.data == nullptr;
         const bool usual = normaliser.plain && codes_alone;
-        const GridQuantised<T> to{grid(out.q), grid(out.scale), grid(out.y), lanes};
+        const GridQuantised<T> to{grid(out.q), grid(out.scale), grid(out.y), log2_lanes};
         const AngleRows<T> angles(device_tables);
         const auto tail_of = [&](int held) { return Tail::of(tables, x.cols, threads, held); };
         const Tail tail = tail_of(vectors);
