@@ -56,7 +56,8 @@ __global__ __launch_bounds__(
   if constexpr (which == Case::few) await_earlier_kernels(x.own(), g, b, y_row);
   Held row;
   row.load(x.own(), count);
-  constexpr bool early = which == Case::few && threads < 512;  // else there is no room for both
+  // Of the longest rows there is no room for both.
+  constexpr bool early = which == Case::few && threads * vectors <= 2048;
   const SharedRow<T, threads, vectors, early> gains(g, count), biases(b, count);
   if constexpr (which != Case::few) {
     const unsigned ahead = row_ahead<T, threads, vectors>();

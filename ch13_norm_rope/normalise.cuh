@@ -64,10 +64,8 @@ void launch_case(const char* name, Stream stream, bool usual, dim3 blocks, int t
                  std::type_identity_t<Parameters>... arguments) {
   if (!usual) {
     launch(name, stream, general_kernel, blocks, threads, shared, arguments...);
-  } else if (std::int64_t{blocks.x} * blocks.y > few_blocks) {
-    launch(name, stream, usual_kernel, blocks, threads, shared, arguments...);
   } else {
-    launch_early(name, stream, few_kernel, blocks, threads, shared, arguments...);
+    launch_by_blocks(name, stream, usual_kernel, few_kernel, blocks, threads, shared, arguments...);
   }
 }
 
@@ -112,8 +110,8 @@ __device__ void normalise_held(Held& row, const Weights& w, float rstd,
   }
 }
 
-/// Vectors of a row up to which a thread holds four of them, in rms_norm and layer_norm: of
-/// float32, half as many elements, twice as many, which is 1 % faster at 8192 columns.
+/// Vectors of a row up to which a thread of rms_norm and layer_norm holds four of them. A vector of
+/// float32 has half the elements: there four are 1 % faster than eight at 8192 columns, too.
 template <class T>
 inline constexpr int four_up_to = sizeof(T) == 4 ? 2048 : 1024;
 
@@ -123,8 +121,8 @@ template <Case which, class Held>
 inline constexpr bool sums_by_eights =
     which == Case::few && Held::threads >= 64 && Held::threads <= 128;
 
-/// The sum over the block of its threads' values, in every thread. `partial` is shared memory of 32
-/// elements, on a boundary of 16 bytes.
+/// The sum over the block of its threads' values, in every thread. `partial` is shared memory of an
+/// element a warp; where rows are few, of 32 elements on a boundary of 16 bytes.
 template <Case which, class Held>
 __device__ float sum_over_block(float value, float* partial) {
   constexpr int warps = Held::threads / 32;

@@ -30,14 +30,15 @@ __host__ __device__ constexpr bool asks_ahead(Case which, int threads, int vecto
   return which != Case::few && (vectors <= 4 || threads > 128);
 }
 
-/// Blocks that must fit an SM at once: scales by groups take some registers more, and with eight
-/// vectors a thread would spill.
+/// Blocks that must fit an SM at once: scales by groups take some registers more. Of seven and
+/// eight vectors a thread those spilled, but with 256 threads; in the general case those of float32
+/// did.
 template <class T>
 __host__ __device__ constexpr int quantising_blocks_per_sm(Case which, int threads, int vectors) {
   const int blocks = blocks_per_sm<T>(which, threads, vectors);
   const bool one_less =
       which == Case::grouped ? threads != 256 : which == Case::general && sizeof(T) == 4;
-  return vectors == 8 && one_less && blocks > 1 ? blocks - 1 : blocks;
+  return vectors >= 7 && one_less && blocks > 1 ? blocks - 1 : blocks;
 }
 
 template <class T, int threads, int vectors, Case which>
@@ -67,6 +68,8 @@ __global__ __launch_bounds__(
   if (!codes_alone && out.y.data != nullptr) row.store(out.y.own(), count);
   if (codes_alone || out.log2_lanes < 0) {
     quantise_row<is_usual(which)>(row, count, out.q.own(), out.scale.own());
+  } else if constexpr (which == Case::grouped) {
+    quantise_wide_groups(row, count, out);
   } else {
     quantise_groups(row, count, out);
   }
@@ -190,31 +193,37 @@ void rms_norm_rope_quant(Stream stream, Rows<const std::type_identity_t<T>> x,
       launch_held<512>(count, [&]<int threads, int vectors>() {
         const bool one_scale = out.group_size == x.cols;
         const auto lanes = static_cast<unsigned>(out.group_size / vector_width<T>);
-        const int log2_lanes = one_scale ? -1 : std::countr_zero(lanes);
         const bool codes_alone = one_scale && out.y.data == nullptr;
         const bool usual = normaliser.plain && codes_alone;
-        const GridQuantised<T> to{grid(out.q), grid(out.scale), grid(out.y), log2_lanes};
+        const GridQuantised<T> to{grid(out.q), grid(out.scale), grid(out.y),
+                                  one_scale ? -1 : std::countr_zero(lanes)};
         const AngleRows<T> angles(device_tables);
-        const auto tail_of = [&](int held) { return Tail::of(tables, x.cols, threads, held); };
-        const Tail tail = tail_of(vectors);
+        const Tail tail = Tail::of(tables, x.cols, threads, vectors);
+        // Where the columns that turn lie in lanes of one warp; false elsewhere.
+        const auto launch_turning = [&]<Case which, int held>() {
+          const Tail tail_held = Tail::of(tables, x.cols, threads, held);
+          if (!tail_held.by_shuffle) return false;
+          launch("rms_norm_rope_quant", stream, rms_norm_rope_quant_kernel<T, threads, held, which>,
+                 grid.blocks(), threads, 0, grid(x), w.data, angles, to, static_cast<int>(count),
+                 normaliser, tail_held);
+          return true;
+        };
+        const auto launch_usual = [&]<int held>() {
+          return launch_turning.template operator()<Case::usual, held>();
+        };
+        const auto launch_grouped = [&]<int held>() {
+          const bool wide_groups = one_scale || lanes >= held;
+          return wide_groups && launch_turning.template operator()<Case::grouped, held>();
+        };
         if (usual && grid.rows() > few_blocks &&
             (launch_in_turn<threads, vectors>(stream, grid, grid(x), w.data, angles, to, count,
                                               normaliser, tail) ||
-             launch_trimmed<threads, vectors>(count, [&]<int held>() {
-               if (!tail_of(held).by_shuffle) return false;
-               launch("rms_norm_rope_quant", stream,
-                      rms_norm_rope_quant_kernel<T, threads, held, Case::usual>, grid.blocks(),
-                      threads, 0, grid(x), w.data, angles, to, static_cast<int>(count), normaliser,
-                      tail_of(held));
-               return true;
-             }))) {
+             launch_trimmed<threads, vectors>(count, launch_usual))) {
           return;
         }
-        if (normaliser.plain && tail.by_shuffle && !codes_alone) {
-          launch("rms_norm_rope_quant", stream,
-                 rms_norm_rope_quant_kernel<T, threads, vectors, Case::grouped>, grid.blocks(),
-                 threads, 0, grid(x), w.data, angles, to, static_cast<int>(count), normaliser,
-                 tail);
+        if (normaliser.plain && !codes_alone &&
+            (launch_trimmed<threads, vectors>(count, launch_grouped) ||
+             launch_grouped.template operator()<vectors>())) {
           return;
         }
         launch_case("rms_norm_rope_quant", stream, usual && tail.by_shuffle, grid.blocks(), threads,

@@ -4,7 +4,7 @@
 // one row in registers, the next one comes into shared memory by itself. A block that is launched
 // for its row alone has nothing to compute while it waits for it, nor anything under way while it
 // computes; other blocks make up for that, but less so at the beginning and at the end, which in
-// 4096 rows are most of it: 85 % of a copy so, 87 % in turn. What else was learnt by trials there:
+// 4096 rows are most of it: 85 % of a copy so, 88 % in turn. What else was learnt by trials there:
 //  - Six rows of 4096 columns an SM, and one more of each under way: with eight it was 3 % slower,
 //    with two more under way 11 %. All that is asked for at once comes at the same time, so the
 //    more, the later the first rows.

@@ -102,10 +102,9 @@ void rope(Stream stream, Rows<const std::type_identity_t<T>> x,
   const auto kernel_for = [&]<bool few>() {
     return vectors ? rope_kernel<vector_width<T>, T, few> : rope_kernel<1, T, few>;
   };
-  launch_by_blocks("rope", stream,
-                   blocks > few_blocks ? kernel_for.template operator()<false>()
-                                       : kernel_for.template operator()<true>(),
-                   blocks, dim3(across, heads), 0, x, DeviceTables<T>(tables), y);
+  launch_by_blocks("rope", stream, kernel_for.template operator()<false>(),
+                   kernel_for.template operator()<true>(), blocks, dim3(across, heads), 0, x,
+                   DeviceTables<T>(tables), y);
 }
 
 template <class T>

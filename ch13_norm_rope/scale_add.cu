@@ -42,8 +42,8 @@ void scale_add(Stream stream, Row<const std::type_identity_t<T>> x, float a,
   const std::int64_t threads = x.size / (vectors ? vector_width<T> : 1);
   const std::int64_t blocks = (threads + scale_add_threads - 1) / scale_add_threads;
   const auto kernel = vectors ? scale_add_kernel<vector_width<T>, T> : scale_add_kernel<1, T>;
-  launch_by_blocks("scale_add", stream, kernel, blocks_for("x", blocks), scale_add_threads, 0,
-                   x.data, a, b.data, y.data, x.size);
+  launch_by_blocks("scale_add", stream, kernel, kernel, blocks_for("x", blocks), scale_add_threads,
+                   0, x.data, a, b.data, y.data, x.size);
 }
 
 template <class T>

@@ -40,7 +40,7 @@ void map(const char* name, Stream stream, Rows<T> y, bool all_on_vectors, F f) {
   const std::int64_t blocks_a_row = (items + across - 1) / across;
   const std::int64_t blocks = (y.rows() + rows - 1) / rows * blocks_a_row;
   const auto kernel = vectors ? map_kernel<vector_width<T>, T, F> : map_kernel<1, T, F>;
-  launch_by_blocks(name, stream, kernel, blocks_for(name, blocks), dim3(across, rows), 0, y,
+  launch_by_blocks(name, stream, kernel, kernel, blocks_for(name, blocks), dim3(across, rows), 0, y,
                    static_cast<unsigned>(blocks_a_row), f);
 }
 

@@ -170,6 +170,8 @@ TEST_CASE("groups of every size have their own scales on the GPU", "[gpu][saniti
                                    {256, 8},
                                    {256, 256},
                                    {4096, 512},
+                                   {5120, 128},
+                                   {7168, 128},
                                    {8192, 128},
                                    {16384, 128},
                                    {32768, 128},
@@ -179,6 +181,18 @@ TEST_CASE("groups of every size have their own scales on the GPU", "[gpu][saniti
         require_verified(problem_on(entry, dtype, 3, n, 64, [&](Arguments& a) {
           a.group_size = group;
           a.with_y = with_y;
+        }));
+        // Angles by position; and the general case.
+        if (n != 4096) continue;
+        require_verified(problem_on(entry, dtype, 3, n, 64, [&](Arguments& a) {
+          a.group_size = group;
+          a.with_y = with_y;
+          a.positions = {7, 3, Dtype::int32};
+        }));
+        require_verified(problem_on(entry, dtype, 3, n, 64, [&](Arguments& a) {
+          a.group_size = group;
+          a.with_y = with_y;
+          a.weight_offset = 1;
         }));
       }
     }

@@ -134,7 +134,7 @@ TEST_CASE("rows have the same bits by the kernels for few and for many, of every
         a.dtype = dtype;
         a.m = a.tokens = 6;
         a.n = n;
-        a.heads = 3;
+        a.heads = n / 256;
         a.rope_dim = 128;
         const Problem problem = entry.make_problem(a);
         FusedOnDevice plan(problem);
@@ -159,7 +159,10 @@ TEST_CASE("blocks that take rows in turn wait for each, however late it comes", 
   const Mirror near(x), device_w(w), device_cos(cos), device_sin(sin);
   const opbook::gpu::HostMemory far(x.bytes());
   std::memcpy(far.data(), x.raw(), static_cast<std::size_t>(x.bytes()));
-  const auto codes_of = [&](const std::byte* rows) {
+  struct Result {
+    Array q, scale;
+  };
+  const auto quantised = [&](const std::byte* rows) {
     Array q("q", Dtype::float8_e4m3fn, {m, n}), scale("scale", Dtype::float32, {m, 1});
     const Mirror device_q(q), device_scale(scale);
     ch13::gpu::rms_norm_rope_quant<T>(
@@ -167,9 +170,12 @@ TEST_CASE("blocks that take rows in turn wait for each, however late it comes", 
         {device_cos.rows<const T>(cos), device_sin.rows<const T>(sin)},
         {device_q.rows<float8_e4m3fn>(q), device_scale.rows<float>(scale)});
     device_q.fetch(q);
-    return q;
+    device_scale.fetch(scale);
+    return Result{std::move(q), std::move(scale)};
   };
-  CHECK(same_bits(codes_of(far.data()), codes_of(near.raw())));
+  const Result late = quantised(far.data()), expected = quantised(near.raw());
+  CHECK(same_bits(late.q, expected.q));
+  CHECK(same_bits(late.scale, expected.scale));
 }
 
 TEST_CASE("a row that becomes infinite has an infinite scale, whichever kernel quantises it",

@@ -1,8 +1,8 @@
 #pragma once
 
 // Launching a kernel before the one ahead of it has ended (programmatic dependent launch). Its
-// blocks are placed while that one still runs, and wait there for the end of it. Of an operator on
-// one row, which takes two microseconds, the launch is half a microsecond and more.
+// blocks are placed while that one still runs, and wait there for the end of it. An operator on
+// one row takes one or two microseconds, of which a launch that waits is half of one and more.
 
 #include "common/cuda/few_blocks.hpp"
 #include "common/cuda/launch.cuh"
@@ -48,14 +48,17 @@ void launch_early(const char* name, Stream stream, void (*kernel)(Parameters...)
   if (on_launch != nullptr) on_launch(name, reinterpret_cast<const void*>(kernel));
 }
 
-/// launch_early() of few blocks, with a kernel that calls await_earlier_kernels(); launch() of
-/// many.
+/// launch() of many blocks, launch_early() of few. `of_few` calls await_earlier_kernels();
+/// `of_many` may be the same kernel, where the wait costs nothing that shows.
 template <class... Parameters>
-void launch_by_blocks(const char* name, Stream stream, void (*kernel)(Parameters...),
-                      unsigned blocks, dim3 threads, std::int64_t shared,
+void launch_by_blocks(const char* name, Stream stream, void (*of_many)(Parameters...),
+                      void (*of_few)(Parameters...), dim3 blocks, dim3 threads, std::int64_t shared,
                       std::type_identity_t<Parameters>... arguments) {
-  const auto queue = blocks > few_blocks ? launch<Parameters...> : launch_early<Parameters...>;
-  queue(name, stream, kernel, blocks, threads, shared, arguments...);
+  if (std::int64_t{blocks.x} * blocks.y > few_blocks) {
+    launch(name, stream, of_many, blocks, threads, shared, arguments...);
+  } else {
+    launch_early(name, stream, of_few, blocks, threads, shared, arguments...);
+  }
 }
 
 }  // namespace opbook::gpu

@@ -12,7 +12,7 @@
 namespace opbook::gpu {
 
 /// Queues a kernel that copies `bytes` on the device, a tenth of a millisecond after it began. What
-/// is launched early behind it (early.cuh) begins before that.
+/// is launched early behind it (early.cuh) begins before that. Throws CudaError.
 void late_copy(Stream stream, std::byte* to, const std::byte* from, std::int64_t bytes);
 
 /// Page-locked memory of the host: what kernels read there takes microseconds to come, over the

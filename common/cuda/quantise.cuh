@@ -52,6 +52,15 @@ class Quotient {
     return fmaf(fmaf(quotient, scale_, -y), minus_inverse_, quotient);
   }
 
+  /// The one that another lane of the warp has. All lanes must ask.
+  __device__ Quotient of_lane(int lane) const {
+    Quotient other = *this;
+    other.scale_ = __shfl_sync(0xFFFFFFFFu, scale_, lane);
+    other.inverse_ = __shfl_sync(0xFFFFFFFFu, inverse_, lane);
+    other.minus_inverse_ = -other.inverse_;
+    return other;
+  }
+
  private:
   float scale_, inverse_, minus_inverse_;
 };
@@ -72,6 +81,14 @@ class TwoPartInverse {
   }
 
   __device__ float operator()(float y) const { return fmaf(y, inverse_, y * rest_); }
+
+  /// The one that another lane of the warp has. All lanes must ask.
+  __device__ TwoPartInverse of_lane(int lane) const {
+    TwoPartInverse other = *this;
+    other.inverse_ = __shfl_sync(0xFFFFFFFFu, inverse_, lane);
+    other.rest_ = __shfl_sync(0xFFFFFFFFu, rest_, lane);
+    return other;
+  }
 
   /// Of all 2^23 mantissas that s may have, three have a y for which the code would be wrong:
   /// boundaries between codes are few, and the test tries the y next to each under every s. The

@@ -89,8 +89,8 @@ __device__ void multiply_add(float (&c)[4], std::uint32_t a0, std::uint32_t a1, 
 #endif
 }
 
-/// Whether this lane has an element of the diagonal of c above, in one of both halves: eight do, in
-/// row lane / 4 each.
+/// Whether this lane has elements of c's diagonals above, of row lane / 4 and of that row plus 8:
+/// eight lanes do.
 __device__ inline bool is_on_diagonal() {
   return threadIdx.x % 4 == threadIdx.x % 32 / 8;
 }
@@ -119,7 +119,7 @@ __device__ float block_sum_of_eights(float value, bool is_of_eight, float* parti
   return sum;
 }
 
-/// The same of values that all lanes have: two shuffles leave eight.
+/// The same, through the same `partial`, of values that all lanes have: two shuffles leave eight.
 template <int warps>
 __device__ float block_sum_by_eights(float value, float* partial) {
   value += __shfl_xor_sync(0xFFFFFFFFu, value, 16);

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
+#include "common/cuda/device.hpp"
 #include "common/cuda/device_tensors.hpp"
 #include "common/problem.hpp"
 

@@ -2,8 +2,10 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "common/cuda/device.hpp"
 #include "common/cuda/late_data.hpp"
 #include "common/test/fused_on_device.hpp"
 #include "common/test/mirror.hpp"
