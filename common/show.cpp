@@ -296,6 +296,12 @@ Subcommand show_subcommand(const Chapter& chapter) {
     }
     const std::string path =
         value_or(given, "--results", latest_results_path(chapter.name).string());
+    if (!given.contains("--results") && !std::filesystem::exists(path)) {
+      throw ArgumentError(fmt::format(
+          "--results: got none, and no bench of {} has run here; allowed: a file of results, as "
+          "./book bench {} writes",
+          chapter.name, chapter.name));
+    }
     const Results results = read_results(path);
     require_own(results, path, chapter);
     const std::optional<Results> peers = read_peers(path, results.machine);

@@ -107,6 +107,14 @@ TEST_CASE("show takes one of --pairs and --peers", "[peers]") {
   CHECK_NOTHROW(folder.show({{"--peers", ""}}));
 }
 
+TEST_CASE("show without results, where no bench has run, names bench", "[peers]") {
+  Chapter chapter;
+  chapter.name = "ch13_that_nobody_benches";
+  CHECK_THROWS_WITH(show_subcommand(chapter).run({}),
+                    ContainsSubstring("--results: got none") &&
+                        ContainsSubstring("./book bench ch13_that_nobody_benches"));
+}
+
 TEST_CASE("show refuses results of operators that the chapter does not have", "[peers]") {
   Folder folder;
   CHECK_NOTHROW(folder.show());
