@@ -93,7 +93,7 @@ class GroupMaxima {
   std::uint32_t words_[words];
 };
 
-/// The same with a scale for each 2^log2_lanes vectors, up to 32. No barrier is needed.
+/// As quantise_row(), with a scale for each 2^log2_lanes vectors, up to 32. No barrier is needed.
 template <class T, int threads, int vectors>
 __device__ void quantise_groups(const HeldRow<T, threads, vectors>& row, int count,
                                 const GridQuantised<T>& out) {

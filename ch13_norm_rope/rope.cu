@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned rope_threads = 128;  // 4 KB a block: larger ones copy at 95 % instead of 100 %
 
 /// blockDim.x threads along a head's pairs, blockDim.y heads a block. `few`: launched early, where
-/// blocks are few; of many the wait alone takes 4 %.
+/// blocks are few. Of many the wait alone costs, up to 2.5 % at 256 tokens.
 template <int width, class T, bool few>
 __global__ __launch_bounds__(rope_threads) void rope_kernel(Rows<const T> x, DeviceTables<T> tables,
                                                             Rows<T> y) {
