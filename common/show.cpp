@@ -299,7 +299,7 @@ Subcommand show_subcommand(const Chapter& chapter) {
     if (!given.contains("--results") && !std::filesystem::exists(path)) {
       throw ArgumentError(fmt::format(
           "--results: got none, and no bench of {} has run here; allowed: a file of results, as "
-          "./book bench {} writes",
+          "./book bench {} writes or results/ has",
           chapter.name, chapter.name));
     }
     const Results results = read_results(path);
